@@ -1,6 +1,6 @@
 """Fluid's backward pass: ops that compute gradients, appended to the program that computes a loss.
 
-``append_backward`` walks the ops that the loss needs in reverse and appends the gradient ops of each; ``gradients``
+``append_backward`` visits the ops that the loss needs in reverse and appends the gradient ops of each; ``gradients``
 does the same between any targets and inputs. The programs are Paddle's own, op by op and name by name.
 """
 
@@ -16,7 +16,7 @@ from fluidjax.base.unknown import unknown_name
 
 __all__ = ["append_backward", "gradients"]
 
-# What tests and tools call by Fluid's private names.
+# What tests and tools use by Fluid's private names.
 _append_grad_suffix_ = _names.grad_name
 _strip_grad_suffix_ = _names.plain_name
 _as_list = _names.as_list

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from fluidjax.backward.names import ADDING, EMPTY, forward_name, in_args, is_grad, out_args, rename_all
 from lowering.program import GRAD, OpSpec
 
-_NOWHERE = -1  # in front of the first op, and not to be renamed
+_NOWHERE = -1  # before the first op, and not to be renamed
 
 
 class _Accumulator:
-    """Walks the grad ops in order; renames the second and later gradients of a variable and remembers the sums."""
+    """Visits the grad ops in order; renames the second and later gradients of a variable and records the sums."""
 
     def __init__(
         self,
@@ -25,14 +25,14 @@ class _Accumulator:
         self.ops = ops
         self.block_idx = block_idx
         self.ends = ends
-        self.incoming = set(carried)  # gradients that flow in and have met no op yet
+        self.incoming = set(carried)  # incoming gradients that no op has used yet
         self.carried = set(carried)
         self.arrays = set(arrays)
-        self.ended: set[str] = set()  # gradients of values that begin after the op the walk has come to
+        self.ended: set[str] = set()  # gradients of values that start after the op the walk has reached
         self.parts: dict[str, list[str]] = {}  # gradient -> the names of its parts so far
         self.first: dict[str, int] = {}  # gradient -> index of the op that wrote the first part
-        self.renamed: dict[str, int] = {}  # gradient -> number of names given out
-        self.sums: dict[int, list[OpSpec]] = {}  # index of an op -> what is to be put before it
+        self.renamed: dict[str, int] = {}  # gradient -> number of names assigned
+        self.sums: dict[int, list[OpSpec]] = {}  # index of an op -> what to insert before it
 
     def run(self) -> list[OpSpec]:
         for index, op in enumerate(self.ops):
@@ -59,7 +59,7 @@ class _Accumulator:
                 self.sums.setdefault(index, []).append(zeros(name, name))
 
     def _hand_over(self, op: OpSpec) -> None:
-        """A loop or branch ends the gradients of what it overwrites, also those its gradient block does not read."""
+        """A loop or branch ends the gradients of what it overwrites, even those its gradient block does not read."""
         for name in sorted(getattr(op, "overwrites", ())):
             live = name in self.incoming or (self.parts.get(name) and name not in self.ended)
             idle = all(output == EMPTY for output in out_args(op))
@@ -67,7 +67,7 @@ class _Accumulator:
                 _pass_through(op, name)
 
     def _begin_at(self, index: int, op: OpSpec) -> None:
-        """What a loop or branch overwrites has a gradient in front of it, also where nothing after it has used it."""
+        """What a loop or branch overwrites has a gradient before it, even if nothing after it has used it."""
         for name in sorted(getattr(op, "overwrites", ())):
             if name in in_args(op) and not self.parts.get(name):
                 self.parts[name], self.first[name] = [name], index
@@ -76,7 +76,7 @@ class _Accumulator:
         for name in names:
             if not is_grad(name):
                 continue
-            parts = self.parts.setdefault(name, [])  # the order of first mention is the order of the last sums
+            parts = self.parts.setdefault(name, [])  # the order of first mention determines the order of the last sums
             if name in self.ended:
                 self._nothing_yet(index, name)
             elif name in self.incoming:
@@ -87,7 +87,7 @@ class _Accumulator:
                 self.parts[name] = [name]
 
     def _nothing_yet(self, index: int, name: str) -> None:
-        """An op reads the gradient of a value that nothing has used."""
+        """An op reads the gradient of an unused value."""
         if name not in self.carried:
             self.sums.setdefault(index, []).append(zeros(name, forward_name(name)))
         self.ended.discard(name)
@@ -133,7 +133,7 @@ class _Accumulator:
         parts.append(fresh)
 
     def _rename_first(self, index: int, op: OpSpec, slots: list[str], slot: str, position: int) -> None:
-        """Rename the first part where it was written, and whoever read it since as a complete gradient."""
+        """Rename the first part where it was written, and in all ops that have since read it as a complete gradient."""
         name = op.outputs[slot][position]
         fresh = self._fresh(name)
         self.parts[name][0] = fresh
@@ -161,7 +161,7 @@ def _pass_through(op: OpSpec, name: str) -> None:
 
 
 def zeros(name: str, like: str) -> OpSpec:
-    """Gradient ``name`` becomes zeros in the shape of ``like``."""
+    """Fill gradient ``name`` with zeros in the shape of ``like``."""
     return OpSpec("fill_zeros_like", {"X": [like]}, {"Out": [name]}, {})
 
 
@@ -177,7 +177,7 @@ def sum_repeated_gradients(
     The parts are called ``x@GRAD@RENAME@block<block_idx>@<n>``. A part that was read before the next one was
     written (by an op through which gradients flow in place) keeps its reader.
 
-    Where a gradient ends, it is set to zero, since what would write it earlier may turn out to read no gradient.
+    A gradient that ends is set to zero, since the op that would write it earlier may turn out to read no gradient.
     ``prune.drop_clearing`` and ``variables.declare`` remove such ops if they are not needed.
 
     Args:

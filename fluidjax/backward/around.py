@@ -1,8 +1,8 @@
-"""What loops and branches read of the variables around them, in programs that were written elsewhere.
+"""What loops and branches read from surrounding blocks, in programs written elsewhere.
 
-Paddle takes what a block inside a block writes for written, though that block may not run: what the outer block reads
-after it is then missing among the inputs of its op, and no gradient would reach the value of before. Programs that are
-built here name it; those that are loaded get it named before they are differentiated.
+Paddle treats whatever a nested block writes as written, although the block may not run: variables that the outer block
+reads after it are then missing from the inputs of its op, and no gradient would reach their previous values. Programs
+built here name these inputs; loaded programs have them added before they are differentiated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _READ = {"while": "X", "conditional_block": "Input"}
 
 
 def name_what_blocks_read(program: Program) -> None:
-    """Complete the inputs of the loops and branches of ``program``, blocks inside first."""
+    """Complete the inputs of the loops and branches of ``program``, innermost blocks first."""
     _complete(program.global_block())
 
 
@@ -37,7 +37,7 @@ def _complete(block: Block) -> None:
 
 
 def _name_reads(block: Block, op: Operator, inner: Block) -> None:
-    """Only what a block inside ``inner`` may have written is added: Paddle leaves out other names for a reason."""
+    """Only what a block inside ``inner`` may have written is added: Paddle omits other names on purpose."""
     maybe = {n for o in inner.ops if o.type in GUARDED for n in o.output_arg_names}
     slot, known = _READ[op.type], set(op.input_arg_names)
     written = op.input("Condition") if op.type == "while" else ()

@@ -1,4 +1,4 @@
-"""The gradient op of a branch that holds a backward pass of its own (an optimizer inside ``cond`` or ``Switch``)."""
+"""The gradient op of a branch that contains its own backward pass (an optimizer inside ``cond`` or ``Switch``)."""
 
 from __future__ import annotations
 

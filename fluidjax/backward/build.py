@@ -89,7 +89,7 @@ def _append(
 def _append_block(
     walk: Walk, block: Any, wanted: list[str], target: Any, starts: set[str] | None, checkpoints: Any
 ) -> list[str]:
-    """Append the grad ops of the way to ``wanted``; the variables around the block that the way begins at."""
+    """Append the grad ops along the path to ``wanted``; returns the variables of outer blocks where the path begins."""
     stopped = walk.stopped[block.idx]
     no_grad = stopped_names(stopped)
     paths = find_path(block, wanted, (), no_grad)

@@ -1,4 +1,4 @@
-"""Writing ops as they are: what the backward pass appends is neither checked nor inferred."""
+"""Writing ops verbatim: what the backward pass appends is neither checked nor inferred."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator
 
 
-# The gradient makers of these write their attributes one by one; all others copy the forward op's, with where it came
-# from (name scope, call stack).
+# The gradient makers of these write their attributes individually; all others copy those of the forward op, including
+# its origin (name scope, call stack).
 _WRITE_THEIR_OWN = frozenset(
     "assign bce_loss bmm cast conditional_block cumsum increment index_sample mean meshgrid minus partial_concat "
     "partial_sum reorder_lod_tensor_by_rank reverse scale sign sum top_k where".split()
@@ -28,7 +28,7 @@ class Pending(OpSpec):
 
     Attributes:
         origin: the op it is the gradient (or a copy) of.
-        overwrites: gradients of variables around a loop to which the loop gives other values.
+        overwrites: gradients of variables outside a loop that the loop replaces.
     """
 
     origin: Operator | None = None
@@ -42,7 +42,7 @@ class Pending(OpSpec):
 
 
 def own_attributes(attrs: dict[str, Any], forward: str) -> dict[str, Any]:
-    """``attrs`` as the gradient maker of op type ``forward`` writes them: some do not hand on where it came from."""
+    """``attrs`` as the gradient maker of op type ``forward`` writes them: some omit the origin."""
     if forward not in _WRITE_THEIR_OWN:
         return attrs
     return {name: value for name, value in attrs.items() if name not in _ORIGIN_ATTRS}

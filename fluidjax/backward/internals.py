@@ -54,7 +54,7 @@ def create_op_desc(op_type: str, inputs: dict[str, Any], outputs: dict[str, Any]
 def rename_arguments(
     op_descs: Sequence[Any], old_name: str, new_name: str, begin_idx: int | None = None, end_idx: int | None = None
 ) -> None:
-    """Give a variable another name in the descs of a stretch (descs, or tuples that begin with one)."""
+    """Rename a variable in the descs of a range (descs, or tuples that begin with one)."""
     for item in op_descs[begin_idx or 0 : end_idx]:
         desc = item[0] if isinstance(item, tuple) else item
         desc._rename_input(old_name, new_name)
@@ -81,7 +81,7 @@ def add_up_repetitive_outputs(op_descs: list[OpDescView], block_idx: int) -> lis
 
 
 def remove_no_grad_branch(op_descs: Sequence[OpDescView], no_grad_set: set[str]) -> list[OpDescView]:
-    """The descs without those that only read or write gradients in `no_grad_set`, which the latter's outputs join."""
+    """The descs without those that only read or write gradients in `no_grad_set`, which their outputs join."""
     return _through(op_descs, lambda specs: drop_stopped(specs, no_grad_set))
 
 
@@ -99,8 +99,8 @@ def append_grad_ops(
     Args:
         no_grad_dict: block index -> gradients that must not exist.
         grad_to_var: filled in: gradient -> variable.
-        callbacks: called after each appended op; ValueError for what cannot be called.
-        input_grad_names_set: gradients that exist already; given, only grad ops that hang on them are appended.
+        callbacks: called after each appended op; ValueError if one is not callable.
+        input_grad_names_set: existing gradients; if given, only grad ops that depend on them are appended.
     """
     for callback in callbacks or ():
         if not callable(callback):
@@ -111,7 +111,7 @@ def append_grad_ops(
 
 
 def _through(op_descs: Sequence[OpDescView], change: Callable[[list[OpSpec]], list[OpSpec]]) -> list[OpDescView]:
-    """The descs after a pass over them: those that are left bear new names, those it wrote are new."""
+    """The descs after a pass over them: remaining ones with their new names, and those the pass has written."""
     specs = [OpSpec(desc.type(), desc.inputs(), desc.outputs(), {}) for desc in op_descs]
     known = {id(spec): desc for spec, desc in zip(specs, op_descs, strict=True)}
     changed = []

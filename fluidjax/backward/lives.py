@@ -1,8 +1,8 @@
 """Where the values of a variable begin and end.
 
-A name of a program may hold several values one after the other: a loop assigns to the variables around it, a body
-overwrites what it has used. ``x@GRAD`` then is, going backwards, the gradient of one value after the other. At an op
-that writes ``x`` anew the gradient of the value after it ends: what ops in front of it add to ``x@GRAD`` belongs to
+One name in a program may hold several values in turn: a loop assigns to outer variables, a body overwrites what it has
+used. Going backwards, ``x@GRAD`` is then the gradient of one value after another. At an op that writes a new value to
+``x``, the gradient of the value after it ends: whatever earlier ops add to ``x@GRAD`` belongs to
 another value.
 """
 
@@ -43,10 +43,10 @@ def _has_gradient(block: Block, name: str) -> bool:
 
 
 def ended_by(op: Operator, given: Collection[str] = ()) -> list[str]:
-    """The variables whose gradients end at ``op``, going backwards: what it writes anew.
+    """The variables whose gradients end at ``op``, going backwards: those to which it writes a new value.
 
-    Anew is what it has not read, and what it works on in place without passing the gradient on: a variable set to zeros
-    in the shape that it had.
+    A value is new if ``op`` has not read the variable, or works on it in place without passing the gradient on, such as
+    when it fills a variable with zeros of the same shape.
 
     Args:
         given: the gradients that the grad ops of ``op`` write.
@@ -64,7 +64,7 @@ def _passes_on(op: Operator, name: str, given: Collection[str]) -> bool:
 
 
 def _is_kept(op: Operator, name: str) -> bool:
-    """Parameters stay the same variable to those who differentiate, whoever updates them; so does what a pass made."""
+    """Whether a variable counts as the same after updates: a parameter, or a variable from an earlier pass."""
     var = op.block._find_var_recursive(name)
     later = op.has_attr("op_role") and int(op.attr("op_role")) & (ROLE_BACKWARD | ROLE_OPTIMIZE)
     return bool(later) or (var is not None and bool(var.persistable))

@@ -1,4 +1,4 @@
-"""The gradient ops of one op's desc, without a program around it."""
+"""The gradient ops of a single op desc, without a surrounding program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def get_grad_op_desc(
 
     Args:
         op_desc: the forward op's desc.
-        no_grad_set: names of gradients (``x@GRAD``) that nobody needs.
+        no_grad_set: names of gradients (``x@GRAD``) that are not needed.
         grad_sub_blocks: the gradient's sub-block, for ops that run one.
 
     Returns:

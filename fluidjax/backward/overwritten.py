@@ -1,4 +1,4 @@
-"""What recompute cannot do: compute a value again whose operands have been overwritten."""
+"""What recomputation cannot do: recompute a value whose operands have been overwritten."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ GradOps = Callable[["Operator"], Iterable[OpSpec]]
 
 
 def check_in_place(block: Block, ops: Iterable[Operator], grad_ops: GradOps) -> None:
-    """ValueError where one of ``ops`` overwrites a variable whose older value is wanted again.
+    """Raise ValueError if one of ``ops`` overwrites a variable whose older value is needed again.
 
-    An op may work in place (``relu`` on the result of ``fc``) where nothing else has read the older value and no
-    gradient op asks for it.
+    An op may work in place (``relu`` on the result of ``fc``) if nothing else has read the older value and no
+    gradient op needs it.
 
     Args:
         block: holds the variables.
         ops: forward ops, in order.
-        grad_ops: those of an op.
+        grad_ops: the grad ops of an op.
     """
     users: dict[str, list[Operator]] = {}
     for op in ops:
@@ -38,13 +38,13 @@ def check_in_place(block: Block, ops: Iterable[Operator], grad_ops: GradOps) -> 
 
 
 def _lasts(block: Block, name: str) -> bool:
-    """Statistics that ops update are not computed again."""
+    """Statistics updated by ops are not recomputed."""
     var = block._find_var_recursive(name)
     return var is not None and bool(var.persistable)
 
 
 def _is_wanted(name: str, op: Operator, users: list[Operator], grad_ops: GradOps) -> bool:
-    """Whether the value of ``name`` in front of ``op`` is wanted again, by anyone but ``op`` in the forward pass."""
+    """Whether the value of ``name`` before ``op`` is needed again, other than by ``op`` in the forward pass."""
     if name not in names_in(op) or any(name not in names_out(user) for user in users):
         return True
     if any(name in _read_by(spec, spec.inputs) for user in users for spec in grad_ops(user)):
@@ -53,7 +53,7 @@ def _is_wanted(name: str, op: Operator, users: list[Operator], grad_ops: GradOps
 
 
 def _read_by(spec: OpSpec, slots: Iterable[str]) -> set[str]:
-    """The forward variables in ``slots`` whose values, not their shapes alone, gradient op ``spec`` reads."""
+    """The forward variables in ``slots`` whose values, rather than shapes alone, gradient op ``spec`` reads."""
     definition = lowering.get_op(spec.type)
     found: set[str] = set()
     for slot in slots:

@@ -1,4 +1,4 @@
-"""Which ops and variables a gradient has to pass through."""
+"""The ops and variables that a gradient passes through."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lowering.engine.dataflow import GUARDED
 Block = Any
 Operator = Any
 
-# Their blocks may not run, and are searched from the outputs that matter.
+# Their blocks may not run, and are searched starting from the outputs that matter.
 
 
 @dataclass
 class OpPaths:
-    """The ops to differentiate: of one block, and of each sub-block met on the way (by block index)."""
+    """The ops to differentiate in one block, and in each sub-block reached on the way (by block index)."""
 
     ops: list[Operator] = field(default_factory=list)
     of_block: dict[int, list[Operator]] = field(default_factory=dict)
@@ -37,16 +37,16 @@ def names_out(op: Operator) -> list[str]:
 
 
 def operands(op: Operator) -> list[str]:
-    """The variables that a gradient of ``op`` is to pass on to.
+    """The variables to which ``op`` passes a gradient on.
 
-    Besides its inputs those of its forward op, where a gradient op reads what that one saved.
+    These are its inputs and, for a gradient op that reads results saved by its forward op, the forward op's inputs.
     """
     forward = forward_of(op)
     return names_in(op) + (names_in(forward) if forward is not None else [])
 
 
 def forward_of(op: Operator) -> Operator | None:
-    """The op that gradient op ``op`` is the gradient of, where it reads saved results of it; else None."""
+    """The forward op of gradient op ``op``, if ``op`` reads results saved by it; otherwise None."""
     definition = lowering.get_op(op.type)
     saved = {n for slot in lowering.saved_slots(definition) if slot in op.input_names for n in op.input(slot)}
     if definition.forward is None or not saved - {EMPTY}:
@@ -57,7 +57,7 @@ def forward_of(op: Operator) -> Operator | None:
 
 
 def check_unchanged(op: Operator, forward: Operator | None) -> None:
-    """ValueError where what ``forward`` read has changed before its gradient op, which is to be differentiated."""
+    """Raise ValueError if what ``forward`` read has changed before its gradient op, which is to be differentiated."""
     if forward is None:
         return
     definition = lowering.get_op(forward.type)
@@ -110,7 +110,7 @@ def find_path(
         loop: the block is the body of a loop, so a target may also be written in the previous iteration.
 
     Raises:
-        ValueError: the way leads through a gradient op that has no gradient (that of a loop or branch, say).
+        ValueError: the path leads through a gradient op without a gradient (such as that of a loop or branch).
     """
     sources = set(sources)
     wanted = set(targets)
@@ -172,12 +172,12 @@ def _has_gradient(op_type: str) -> bool:
 
 
 def _passes(op: Operator) -> bool:
-    """Whether a path may lead through the op: it has a gradient, or is asked for one that it cannot have."""
+    """Whether a path may lead through the op: it has a gradient, or one is requested that it cannot have."""
     return _has_gradient(op.type) or _obstacle(op) is not None
 
 
 def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]:
-    """For each op, whether a value of ``sources`` flows into it, and a gradient may flow back out of it."""
+    """For each op, whether a value of ``sources`` flows into it and a gradient may flow back out of it."""
     reached = set(sources)
     flags = []
     for op in block.ops:
@@ -188,7 +188,7 @@ def _reachable(block: Block, sources: set[str], no_grad: set[str]) -> list[bool]
 
 
 def _taken_in(op: Operator) -> list[str]:
-    """The variables whose values may show in what ``op`` writes: also those that it may leave as they are."""
+    """The variables whose values may affect what ``op`` writes, including those that it may leave unchanged."""
     return [*operands(op), *(op.output_arg_names if op.type in (*GUARDED, "write_to_array") else ())]
 
 

@@ -1,4 +1,4 @@
-"""Taking out of a list of grad ops what no gradient flows through."""
+"""Removal of grad ops that no gradient flows through."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def drop_stopped(ops: list[OpSpec], stopped: set[str]) -> list[OpSpec]:
         ops: grad ops in order.
         stopped: names of gradients that must not exist. Outputs of dropped ops are added.
 
-    An op that reads one stopped gradient among others gets ``fill_zeros_like`` of the forward variable in front.
+    An op that reads stopped gradients among others gets ``fill_zeros_like`` of the forward variable inserted before it.
     """
     kept = [op for op in ops if not _stopped(op, stopped)]
     result: list[OpSpec] = []
@@ -42,11 +42,11 @@ def _stopped(op: OpSpec, stopped: set[str]) -> bool:
 def drop_clearing(ops: list[OpSpec], carried: Iterable[str], own: Callable[[str], bool]) -> list[OpSpec]:
     """Drop the ops that set a ``carried`` gradient to zero that is written again before it is read, or by no other op.
 
-    A gradient that flows into a block whose ops do not write it ends there by itself: ``while_grad`` sees to it.
+    A gradient that flows into a block whose ops do not write it ends there without help, in ``while_grad``.
 
     Args:
-        own: whether a forward variable is the block's own. An op that reads gradients of such variables alone, none of
-            which is made here, will be dropped, and writes nothing.
+        own: whether a forward variable belongs to the block. An op that reads gradients of such variables alone, none
+            of which is computed here, will be dropped and writes nothing.
     """
     live = list(_live(ops, own))
     written = {name for op in live if not clears(op) for name in _gives(op)}
@@ -72,7 +72,7 @@ def _live(ops: list[OpSpec], own: Callable[[str], bool]) -> Iterator[OpSpec]:
 
 
 def read_first(name: str, ops: Iterable[OpSpec | OpView]) -> bool | None:
-    """Whether ``name`` is read, or added to, before it is written anew; None where it is neither."""
+    """Whether ``name`` is read, or added to, before it is overwritten; None if neither."""
     for op in ops:
         if name in in_args(op):
             return True
@@ -87,14 +87,14 @@ def clears(op: OpSpec | OpView) -> bool:
 
 
 def _gives(op: OpSpec) -> list[str]:
-    """The gradients that ``op`` has a new value for; the gradient of a loop or branch gives back what it is handed."""
+    """The gradients to which ``op`` gives a new value; that of a loop or branch returns those it is passed."""
     return out_args(op) + (op.inputs.get(f"Out{GRAD}", []) if "sub_block" in op.attrs else [])
 
 
 def drop_disconnected(ops: list[OpSpec], forward_vars: set[str], carried: Iterable[str] = ()) -> list[OpSpec]:
-    """Drop the sub-graphs of ``ops`` that begin at an op without gradient inputs and meet nothing else.
+    """Drop the sub-graphs of ``ops`` that begin at an op without gradient inputs and connect to nothing else.
 
-    Zeros that fill in for a missing gradient are such a beginning: what is computed from zeros alone is not kept.
+    Zeros in place of a missing gradient are such a beginning: anything computed from zeros alone is dropped.
 
     Args:
         ops: grad ops in order.
@@ -115,7 +115,7 @@ def drop_disconnected(ops: list[OpSpec], forward_vars: set[str], carried: Iterab
 
 
 def _read_by(ops: list[OpSpec], there: set[str]) -> Iterator[list[str]]:
-    """What each op reads; a write to an array that is ``there`` adds to what it holds."""
+    """What each op reads; a write to an array in ``there`` adds to its contents."""
     for op in ops:
         names = out_args(op)
         yield in_args(op) + ([n for n in names if n in there] if op.type == "write_to_array" else [])
@@ -132,6 +132,6 @@ def _depend_alone(head: int, inputs: list[set[str]], outputs: list[set[str]], op
                 return set()
             found.add(index)
             ready |= outputs[index]
-        elif not clears(ops[index]):  # what it writes anew is another gradient from here on
+        elif not clears(ops[index]):  # from here on, what it overwrites is another gradient
             ready -= outputs[index]
     return found

@@ -1,9 +1,9 @@
-"""A second backward pass needs counters as they were before the first one rewound them.
+"""A second backward pass needs counters as they were before the first pass rewound them.
 
-The gradient of ``increment`` really decrements its variable, and ``while_grad`` takes a loop's counters back to where
-the loop began. So a later pass that writes the gradient of ``array_read(array, i)`` finds another ``i`` than the
-forward op did. Where that matters the value is copied aside before the earlier pass, and copied back in the later one
-before the gradients of the ops that ran before the earlier pass.
+The gradient of ``increment`` really decrements its variable, and ``while_grad`` returns a loop's counters to their
+values at the start of the loop. A later pass that writes the gradient of ``array_read(array, i)`` would then find
+another ``i`` than the forward op did. Where that matters, the value is copied before the earlier pass and restored in
+the later one, ahead of the gradients of the ops that ran before the earlier pass.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def restore_counters(block: Block, start: int, written: Iterable[tuple[Operator, Operator | None]]) -> None:
-    """Insert the copies that the pass whose ops begin at ``start`` needs.
+    """Insert the copies needed by the pass whose ops begin at ``start``.
 
     Args:
-        written: the pass's grad ops, each with the forward op that it is the gradient of.
+        written: the pass's grad ops, each with its forward op.
     """
     written = list(written)
     for begin, end in reversed(_stretches(block.ops[:start])):
@@ -63,7 +63,7 @@ def _stretches(ops: list[Operator]) -> list[tuple[int, int]]:
 
 
 def _first_from_before(block: Block, begin: int, written: list[tuple[Operator, Operator | None]]) -> int | None:
-    """Where the pass comes to the first gradient of an op in front of ``begin``."""
+    """Where the pass reaches the first gradient of an op located before ``begin``."""
     position = {id(op): index for index, op in enumerate(block.ops)}
     for op, origin in written:
         if id(op) in position and origin is not None and position.get(id(origin), begin) < begin:
@@ -72,7 +72,7 @@ def _first_from_before(block: Block, begin: int, written: list[tuple[Operator, O
 
 
 def _rewound(block: Block, begin: int, end: int) -> set[str]:
-    """Forward variables, computed in front of ``begin``, that the ops [begin, end) write."""
+    """Forward variables, computed before ``begin``, that the ops [begin, end) write."""
     made = {name for op in block.ops[:begin] if not _is_backward(op) for name in _writes(block, op)}
     parameters = {name for name in made if getattr(block._find_var_recursive(name), "persistable", False)}
     again = {name for op in block.ops[begin:end] for name in _writes(block, op) if not is_grad(name)}
@@ -80,7 +80,7 @@ def _rewound(block: Block, begin: int, end: int) -> set[str]:
 
 
 def _kept(block: Block, begin: int, end: int, name: str) -> str | None:
-    """The copy of ``name`` that an earlier pass has made at ``begin``."""
+    """The copy of ``name`` that an earlier pass made at ``begin``."""
     for op in block.ops[begin:end]:
         if op.type == "assign" and op.input("X") == [name] and op.output("Out")[0].startswith(name + KEPT):
             return op.output("Out")[0]

@@ -1,4 +1,4 @@
-"""Declaring the gradient variables of the ops that were appended, and giving them names that are not taken."""
+"""Declaring the gradient variables of appended ops, under names that are free."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rename_taken(block: Block, start: int, grad_to_var: dict[str, str], renamed:
     """Rename gradients that ops from ``start`` on write under the name of an existing variable.
 
     Args:
-        renamed: gradients to be read under another name from the beginning: those that the user gave.
+        renamed: gradients read under another name from the beginning: those supplied by the user.
     """
     names = dict(renamed)
     for op in block.ops[start:]:
@@ -50,11 +50,11 @@ def declare(
 ) -> GradInfo:
     """Declare what the ops from ``start`` on write; drop ops that write nothing or read no existing gradient.
 
-    Dropped, too, is what sets a gradient to zero that nobody reads before it is written again.
+    Ops that set a gradient to zero are dropped too if it is overwritten before it is read.
 
     Args:
-        carried: for a gradient block, what it gets from outside: name inside -> name outside. Besides gradients that
-            exist there, those that the op of the block both reads and writes (the memory arrays of a loop).
+        carried: for a gradient block, what it receives from outside: name inside -> name outside. Besides existing
+            gradients, these are the ones that the op of the block both reads and writes (the memory arrays of a loop).
 
     Returns:
         forward variable name -> (its gradient's name, the block that declares it).
@@ -87,13 +87,13 @@ def _drop_clearing(block: Block, start: int) -> None:
 
 
 def _is_local(block: Block, name: str) -> bool:
-    """Whether the block that gradient block ``block`` belongs to makes all values of forward variable ``name``."""
+    """Whether the block that gradient block ``block`` belongs to computes all values of forward variable ``name``."""
     forward = block.program.block(block.forward_block_idx) if block.forward_block_idx >= 0 else block
     return bool(forward.has_var(name)) and not (forward.var(name).is_data or forward.var(name).persistable)
 
 
 def _handed_in(block: Block, op: Operator, carried: Mapping[str, str]) -> dict[str, str]:
-    """The gradients that the sub-block of grad op ``op`` gets from outside, by the names they have inside."""
+    """The gradients that the sub-block of grad op ``op`` receives from outside, by the names they have inside."""
     outer = list(op.input("Out@GRAD")) if "Out@GRAD" in op.input_names else []
     if op.has_attr("original_output_grad"):
         inside = list(op.attr("original_output_grad"))
@@ -105,9 +105,9 @@ def _handed_in(block: Block, op: Operator, carried: Mapping[str, str]) -> dict[s
 
 
 def _exists(block: Block, name: str, carried: Mapping[str, str]) -> bool:
-    """Whether gradient ``name`` is made by this pass before its reader.
+    """Whether this pass computes gradient ``name`` before its reader.
 
-    A gradient block sees no gradients of the blocks around it but those ``carried`` in.
+    A gradient block sees no gradients of surrounding blocks except those ``carried`` in.
     """
     if name in carried:
         return True
@@ -117,7 +117,7 @@ def _exists(block: Block, name: str, carried: Mapping[str, str]) -> bool:
 def declare_outputs(block: Block, op: Operator, carried: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """Declare the variables that ``op`` writes and no block declares yet; returns their names.
 
-    A gradient block has gradients of its own, also where an earlier pass has declared the name around it.
+    A gradient block has gradients of its own, even if an earlier pass has declared the name outside.
     """
     fresh = []
     for slot in op.output_names:
@@ -162,7 +162,7 @@ def _create(block: Block, op: Operator, slot: str, name: str) -> None:
         block.create_var(name=name, dtype=VarType.BOOL, shape=[len(block.var(source).shape)])
         return
     if forward is None:
-        again = block._find_var_recursive(name.rpartition(".subprog_")[0])  # what a recomputed segment writes once more
+        again = block._find_var_recursive(name.rpartition(".subprog_")[0])  # what a recomputed segment writes again
         block.create_var(name=name, dtype=VarType.FP32, **({} if again is None else {"shape": again.shape}))
         return
     kind = _kind(block, op, slot, forward)
@@ -174,7 +174,7 @@ def _create(block: Block, op: Operator, slot: str, name: str) -> None:
 
 
 def _lod_level(block: Block, op: Operator, slot: str, name: str) -> int:
-    """The LoD level that shape inference declares, before anything runs."""
+    """The LoD level declared by shape inference, before anything runs."""
     if not has_op(op.type):
         return 0
     definition, inputs = get_op(op.type), op.input_names
@@ -192,7 +192,7 @@ def _view(block: Block, name: str) -> lowering.VarView | None:
 
 
 def _forward_of(block: Block, name: str) -> Variable | None:
-    """What gradient ``name`` is the gradient of: a step's own variable goes before one of that name around the loop."""
+    """The variable that gradient ``name`` belongs to; a step's own takes precedence over one outside the loop."""
     base = forward_name(name)
     if base not in block.vars and block.forward_block_idx >= 0:
         return block.program.block(block.forward_block_idx)._find_var_recursive(base)
@@ -200,7 +200,7 @@ def _forward_of(block: Block, name: str) -> Variable | None:
 
 
 def _kind(block: Block, op: Operator, slot: str, forward: Variable) -> VarType:
-    """What a gradient holds: SelectedRows of a sparse look-up (and sums of such), else what its variable holds."""
+    """The type of a gradient: SelectedRows for a sparse look-up (and sums of these), otherwise that of its variable."""
     if slot in _SPARSE_SLOTS and op.has_attr("is_sparse") and op.attr("is_sparse"):
         return VarType.SELECTED_ROWS
     if op.type == "sum":

@@ -1,9 +1,9 @@
-"""Grad ops read the values that their forward ops read, though the variables may hold other values by then.
+"""Grad ops read the values that their forward ops read, even if the variables hold other values by then.
 
-``y = x * x`` followed by ``assign(z, x)``: the gradient of the product wants the ``x`` of before. Where a grad op would
-find another value under a name, the value is copied aside, in front of the forward op (``x@KEPT``), and the grad op
-reads the copy. Fluid rewinds counters (the gradient of ``increment``) and a loop's gradient sees the variables around
-the loop as they were before the step or after it; where that gives the right value nothing is copied.
+``y = x * x`` followed by ``assign(z, x)``: the gradient of the product needs the previous ``x``. Where a grad op would
+find another value under a name, the value is copied before the forward op (to ``x@KEPT``), and the grad op reads the
+copy. Fluid rewinds counters (the gradient of ``increment``), and a loop's gradient sees outer variables as they were
+before the step or after it; where that gives the right value, nothing is copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fluidjax.framework import Block, Operator, Program
 
 KEPT = "@KEPT"
-_STEP_INPUTS = "inputs"  # of recurrent_grad: the block knows them by these names, so that no copy can stand in
+_STEP_INPUTS = "inputs"  # of recurrent_grad: the block refers to them by name, so no copy can replace them
 _NO_BLOCKS = ProgramView(())
 _RECURRENT = (_STEP_INPUTS, "initial_states")
 
@@ -60,23 +60,23 @@ def _keep_values(block: Block, target: Block, written: Written, rewound: Mapping
 
 @dataclass
 class _Read:
-    """A grad op reads ``name``: itself, or in its block."""
+    """A read of ``name`` by a grad op itself, or in its block."""
 
     name: str
     slot: str = ""
 
 
 class _Values:
-    """How many times each variable has been written, along the forward ops and back along the grad ops.
+    """How many times each variable has been written, forwards along the forward ops and back along the grad ops.
 
     Attributes:
-        changing: the variables of which several values occur in the block.
-        now: name -> the value that a grad op finds under it, by its number; None when it is none of them.
+        changing: the variables with several values in the block.
+        now: name -> the number of the value that a grad op finds under it; None if it is none of them.
     """
 
     def __init__(self, block: Block, rewound: Mapping[int, set[str]]) -> None:
         self.block = block
-        self.rewound = rewound  # gradient block -> the variables that it takes back rightly
+        self.rewound = rewound  # gradient block -> the variables that it rewinds correctly
         self.ops = [op for op in block.ops if _is_forward(op)]
         self.position = {id(op): k for k, op in enumerate(self.ops)}
         self.writers: dict[str, list[int]] = {}
@@ -94,7 +94,7 @@ class _Values:
         return {n for n in several if _changes(self.block, n)}
 
     def start(self, target: Block) -> None:
-        """The values in front of the first grad op."""
+        """Set the values before the first grad op."""
         view = program_view(self.block.program)
         for name in self.changing:
             outer = self.block.idx != 0 and not self.block.has_var(name)
@@ -119,13 +119,13 @@ class _Values:
                     self.now[name] = None
 
     def _rewind(self, target: str, source: str, number: int) -> None:
-        """After a grad op that takes ``target`` back from ``source``, as it was after op ``number``."""
+        """Record that a grad op returns ``target`` to ``source``, its value after op ``number``."""
         if target in self.changing:
             right = source not in self.changing or self.now[source] == self._number(source, number, True)
             self.now[target] = self._number(target, number, False) if right else None
 
     def _number(self, name: str, number: int, after: bool) -> int:
-        """Which value ``name`` has in front of forward op ``number``, or after it."""
+        """The number of the value that ``name`` has before forward op ``number``, or after it."""
         return sum(1 for k in self.writers[name] if k < number + after)
 
     def _reads(self, op: Operator) -> Iterator[_Read]:
@@ -152,7 +152,7 @@ class _Values:
         op.desc.set_input(read.slot, [copy if n == read.name else n for n in op.input(read.slot)])
 
     def _copy(self, name: str, wanted: int) -> str:
-        """Insert a copy of value ``wanted`` after the op that makes it."""
+        """Insert a copy of value ``wanted`` after the op that computes it."""
         block, var = self.block, self.block._var_recursive(name)
         copy = unique_name.generate(name + KEPT)
         block.create_var(name=copy, type=var.type, dtype=var.dtype, shape=var.shape, lod_level=var.lod_level)
@@ -179,14 +179,14 @@ def _is_forward(op: Operator) -> bool:
 
 
 def _writes(op: Operator) -> list[str]:
-    """What ``op`` writes; most ops have no blocks inside, and need no view of the whole program."""
+    """What ``op`` writes; most ops have no nested blocks, and need no view of the whole program."""
     view = op_view(op)
     blocks = program_view(op.block.program) if sub_blocks(view) else _NO_BLOCKS
     return definitions(blocks, view)
 
 
 def _written_anew(op: Operator) -> list[str]:
-    """What ``op`` gives another value; a loop that hands a variable through does not."""
+    """The variables to which ``op`` gives another value; a loop that passes a variable through does not."""
     inner = sub_block_of(op)
     names = _writes(op)
     if inner is None:
@@ -197,15 +197,15 @@ def _written_anew(op: Operator) -> list[str]:
 
 
 def _changes(block: Block, name: str) -> bool:
-    """Whether values of ``name`` are told apart: not of statistics that ops update, nor of arrays."""
+    """Whether values of ``name`` are distinguished: not for statistics updated by ops, nor for arrays."""
     var = block._find_var_recursive(name)
     return var is not None and var.type == VarType.LOD_TENSOR and not var.persistable and not is_grad(name)
 
 
 def _reads_inside(program: Program, index: int) -> set[str]:
-    """What the ops of gradient block ``index``, and of those inside it, read of the variables around the forward block.
+    """The outer variables that the ops of gradient block ``index``, and of blocks inside it, read.
 
-    What the forward block writes is not among it: its steps save that.
+    What the forward block writes is excluded: its steps save that.
     """
     block = program.block(index)
     forward = program.block(block.forward_block_idx)
@@ -226,7 +226,7 @@ def _rewound(program: Program, index: int) -> set[str]:
 
 
 def _rename_inside(program: Program, index: int, old: str, new: str) -> None:
-    """Let the ops of block ``index``, and of those inside it, read ``new`` in place of ``old``."""
+    """Make the ops of block ``index``, and of blocks inside it, read ``new`` instead of ``old``."""
     for op in program.block(index).ops:
         inner = sub_block_of(op)
         if inner is not None:

@@ -30,7 +30,7 @@ class GradBlock:
     """What the gradient maker of a block op may ask about the gradient sub-block written for it.
 
     Attributes:
-        carried: gradients of the variables around a loop or branch that it overwrites.
+        carried: gradients of the outer variables that a loop or branch overwrites.
     """
 
     index: int
@@ -42,7 +42,7 @@ class GradBlock:
     def declared_outside(self, name: str) -> bool:
         """Whether ``name`` is a variable of the forward sub-block, of the parent block, or above them.
 
-        A gradient that an earlier pass has declared there is not meant: inside a gradient block ``x@GRAD`` is the
+        A gradient declared there by an earlier pass does not count: inside a gradient block ``x@GRAD`` is the
         gradient of this pass, whatever its name outside.
         """
         if is_grad(name):
@@ -59,10 +59,10 @@ class Walk:
         of_block: sub-block index -> the ops of it to differentiate.
         callbacks: called after each appended op with ``block`` and ``context``.
         grad_to_var: filled in: gradient name -> forward variable name.
-        order: how many backward passes the program has seen, this one included.
-        renamed: filled in: gradients that bear another name in this pass, because an earlier one took theirs.
-        written: filled in: the appended ops, each with the forward op that it belongs to.
-        passes: filled in: (forward block, where its grad ops are, these), blocks inside first.
+        order: the number of backward passes over the program, including this one.
+        renamed: filled in: gradients with another name in this pass, because an earlier pass took theirs.
+        written: filled in: the appended ops, each with its forward op.
+        passes: filled in: (forward block, block of its grad ops, these grad ops), innermost blocks first.
     """
 
     stopped: dict[int, set[str]]
@@ -86,8 +86,8 @@ class Walk:
 
         Args:
             carried: gradients that flow from step to step, or past the branch, whose body ``block`` is.
-            starts: gradients that exist already; given, only grad ops that hang on them are kept (a program that
-                already holds gradients has ops whose gradients nobody asked for).
+            starts: existing gradients; if given, only grad ops that depend on them are kept (a program that already
+                contains gradients has ops whose gradients were not requested).
         """
         ops = list(ops)
         pending = self.grad_ops(block, ops, target, starts)
@@ -100,7 +100,7 @@ class Walk:
         self.passes.append((block, target, written))
 
     def keep_values(self) -> None:
-        """Let every grad op that is left read the values that its forward op read."""
+        """Make every remaining grad op read the values that its forward op read."""
         keep_values(self.passes)
 
     def grad_ops(self, block: Block, ops: list[Operator], target: Block, starts: set[str] | None) -> list[OpSpec]:
@@ -133,7 +133,7 @@ class Walk:
         return pending
 
     def _rename_taken(self, block: Block, op: Operator, specs: list[OpSpec], grad_to_var: dict[str, str]) -> None:
-        """Call gradients whose name an earlier pass took ``grad/grad/x@GRAD``, with one ``grad/`` per pass."""
+        """Name gradients whose name an earlier pass took ``grad/grad/x@GRAD``, with one ``grad/`` per pass."""
         own = set(operands(op))
         for spec in specs:
             for name in in_args(spec):
@@ -147,7 +147,7 @@ class Walk:
                         grad_to_var[self.renamed[name]] = grad_to_var.pop(name)
 
     def _leave_alone(self, block: Block, specs: list[OpSpec], starts: set[str]) -> None:
-        """A block op reads no gradient of an earlier pass: what this pass does not make is absent."""
+        """A block op reads no gradient of an earlier pass: what this pass does not compute is absent."""
         for spec in specs:
             for slot in (s for s in spec.inputs if is_grad(s)):
                 for name in spec.inputs[slot]:
@@ -163,7 +163,7 @@ class Walk:
         block = program._create_block(target.idx)
         block._set_forward_block_idx(index)
         path = self.of_block.get(index)
-        # Inside, gradients bear their plain names in every pass: the op around the block maps them to those outside.
+        # Inside, gradients have their plain names in every pass: the op around the block maps them to those outside.
         within = replace(self, order=1, renamed={}, written=[])
         carried = carried_by(op, forward_block)
         within.append(forward_block, forward_block.ops if path is None else path, block, carried=carried)
@@ -177,10 +177,10 @@ def _shape_in(block: Block, name: str) -> tuple[int, ...] | None:
 
 
 def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
-    """Which gradients end in front of which of the ``pending`` ops: of values that are not the first of their name."""
+    """The gradients that end before each of the ``pending`` ops: those of values after the first of their name."""
     position = {id(op): number for number, op in enumerate(block.ops)}
     made = [op for op in pending if isinstance(op, Pending)]
-    after = [-position[id(op.origin)] for op in made]  # rises, as the walk goes back
+    after = [-position[id(op.origin)] for op in made]  # increases as the walk goes back
     given: dict[int, set[str]] = {}
     for op in made:
         given.setdefault(id(op.origin), set()).update(out_args(op))
@@ -197,13 +197,13 @@ def _ends(block: Block, pending: list[OpSpec]) -> dict[int, list[str]]:
 
 
 def _there_before(block: Block, name: str) -> bool:
-    """Whether a variable has a value in front of the block: one around it, data, a parameter."""
+    """Whether a variable has a value before the block: an outer variable, data, a parameter."""
     var = block.vars.get(name)
     return var is None or (block.idx == 0 and (bool(var.is_data) or isinstance(var, Parameter)))
 
 
 def _arrays_around(block: Block, pending: list[OpSpec]) -> set[str]:
-    """The gradients of arrays around ``block`` that grad ops of it write."""
+    """The gradients of arrays outside ``block`` that its grad ops write."""
     names = {name for op in pending for name in out_args(op) if is_grad(name)} if block.idx else set()
     return {n for n in names if not block.has_var(forward_name(n)) and is_array(block, forward_name(n))}
 
@@ -223,7 +223,7 @@ def _hanging_on(starts: set[str], specs: list[OpSpec]) -> list[OpSpec]:
 
 
 def _known_names(ops: list[Operator]) -> set[str]:
-    """The variables that ``ops`` read and write: they exist without this pass. Its gradients do not, nor its start."""
+    """The variables that ``ops`` read and write, except this pass's gradients and its start: they exist without it."""
     known = set()
     for op in ops:
         known.update(op.input_arg_names)

@@ -1,4 +1,4 @@
-"""One op held against itself: in float32 as users run it, and over padded rows as batches are."""
+"""One op compared with itself: in float32 as users run it, and over padded rows as batches are."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lowering.errors import NeedsConcrete, NeedsExact
 from lowering.program import GRAD, OpView, ProgramView
 from lowering.values import LoDArray, data_of, exact
 
-# Rows of padding: enough to reach over the end of any window that a rule might take.
+# Rows of padding: enough to cover the end of any window that a rule might use.
 PADDING = 3
-# Results smaller than this per element are compared as if they were so large: float32 cancels.
+# Results smaller than this per element are compared as if they were this large, because float32 cancels.
 _SMALL = 1e-3
 
 
@@ -28,8 +28,8 @@ def float32_error(
 ) -> float | None:
     """The largest relative difference of results and gradients in float32 from those in float64 at the same numbers.
 
-    None where there is nothing to compare. At a tie or kink float32 may choose another side: the op is then compared at
-    a point close by.
+    None if there is nothing to compare. At a tie or kink float32 may choose another side: the op is then compared at
+    a nearby point.
     """
     error = _float32_error(subject, single, env, rng, key)
     if error is None or error <= limit:
@@ -56,7 +56,7 @@ def _float32_error(subject: Subject, single: ProgramView, env: Env, rng: np.rand
     given = {n + GRAD: like(after[n], c.astype(np.float64)) for n, c in cotangents.items()}
     wide = run_ops(subject.program, views, {**long, **after, **given, **inputs_before(subject.op, long)}, key)
     errors = []
-    if "key" not in lowering.get_op(op.type).special:  # what float32 draws is not what float64 draws
+    if "key" not in lowering.get_op(op.type).special:  # float32 and float64 draw different numbers
         less = narrow.run(short, key)
         errors += [_relative(less[n], after[n]) for n in subject.op.output_names() if floating(after.get(n))]
     less = {n: to_single(v) if floating(v) else v for n, v in after.items() if n not in short or n in op.output_names()}
@@ -79,7 +79,7 @@ def _is_single(program: ProgramView, op: OpView, name: str) -> bool:
 def padding_error(subject: Subject, env: Env, rng: np.random.Generator, key: Any) -> float | None:
     """The largest relative difference of results and gradients over padded rows from those over exact rows.
 
-    None where no input is ragged. Infinite where a gradient leaves its padding rows not zero.
+    None if no input is ragged. Infinite if padding rows of a gradient are not zero.
     """
     subject, env = apart(subject, env)
     names = {n for op in subject.ops for n in op.input_names()}
@@ -100,14 +100,14 @@ def padding_error(subject: Subject, env: Env, rng: np.random.Generator, key: Any
         given = {n + GRAD: _as_padded(v, more[n]) for n, v in cotangents.items()}
         got = _run_padded(subject, views, {**more, **given, **inputs_before(subject.op, longer)}, key)
     except (NeedsExact, NeedsConcrete):
-        return None  # the executor runs it on exact rows
+        return None  # the executor runs it on unpadded rows
     for name in (n + GRAD for n in inputs if want.get(n + GRAD) is not None):
         errors.append(_relative(exact(got[name]), want[name]) if _clean(got[name]) else np.inf)
     return max(errors, default=None)
 
 
 def _run_padded(subject: Subject, ops: list[OpView], env: Env, key: Any) -> Env:
-    """The values after ``ops``, not freed of their padding."""
+    """The values after ``ops``, including their padding."""
     return dict(Runner(subject.program, key=key).run_ops(ops, dict(env)))
 
 
@@ -121,7 +121,7 @@ def _padded(value: Any, gradient: bool) -> Any:
 
 
 def _as_padded(value: Any, like: Any) -> Any:
-    """A gradient over exact rows with the padding of the value that it is the gradient of, zeros."""
+    """A gradient over unpadded rows, padded with zeros like the value it belongs to."""
     if not isinstance(like, LoDArray) or not like.padded:
         return value
     data = np.asarray(data_of(value))

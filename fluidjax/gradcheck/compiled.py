@@ -1,4 +1,4 @@
-"""The gradients as the executor computes them: compiled, in float32, ragged feeds padded to their buckets."""
+"""The gradients as the executor computes them: compiled, in float32, with ragged feeds padded to their buckets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from lowering.engine.plan import make_plan
 
 
 def draws_inside(program: Program) -> list[str]:
-    """The types of random ops in loops and branches: a compiled run draws other numbers there."""
+    """The types of random ops in loops and branches, for which a compiled run draws other numbers."""
     return sorted({op.type for block in program.blocks[1:] for op in block.ops if _draws(op)})
 
 
 def compiled_gradients(
     program: Program, feed: dict[str, Any], scope: Scope, names: list[str], values: Env
 ) -> dict[str, np.ndarray]:
-    """The values of ``names`` after one run of ``program`` by an executor, on copies of what ``scope`` holds.
+    """The values of ``names`` after an executor has run ``program`` once, on copies of what ``scope`` holds.
 
-    ``program`` is changed: its random ops are taken out, and what they drew (in ``values``) is fed.
+    ``program`` is changed: its random ops are removed, and the numbers they drew (in ``values``) are fed.
     """
     feed = dict(feed)
     block = program.global_block()

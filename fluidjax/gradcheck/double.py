@@ -1,4 +1,4 @@
-"""The same program in double precision, where finite differences are sharp."""
+"""The same program in double precision, where finite differences are accurate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ops that an eager loss was computed by, as a program of their own."""
+"""The ops from which an eager loss was computed, as a program of their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lowering import EMPTY
 
 
 class Recorded(NamedTuple):
-    """A program, its loss, and the values of what it reads; of these ``parameters`` need gradients."""
+    """A program, its loss, and the values that it reads, of which ``parameters`` need gradients."""
 
     program: Program
     loss: str
@@ -26,11 +26,11 @@ class Recorded(NamedTuple):
 
 
 def recorded(loss: VarBase) -> Recorded:
-    """The program that gives ``loss``: the ops on the tape, which are those that gradients pass.
+    """The program that computes ``loss``: the ops on the tape, which are those that gradients pass through.
 
-    What no gradient passes is a constant with the value it has now.
+    Anything that no gradient passes through is a constant with its current value.
 
-    Raises ValueError when nothing is on the tape, or a gradient is a Python function.
+    Raises ValueError if the tape is empty, or a gradient is a Python function.
     """
     if loss._place is None:
         raise ValueError(
@@ -41,7 +41,7 @@ def recorded(loss: VarBase) -> Recorded:
                 "compute it with gradients being recorded (train(), outside no_grad())",
             )
         )
-    with tracer_guard(None):  # it writes ops, where eager mode would run them
+    with tracer_guard(None):  # create ops where eager mode would run them
         return _Writer().written(loss)
 
 
@@ -52,7 +52,7 @@ class _Writer:
         self._leaves: dict[int, str] = {}
         self._results: dict[Any, str] = {}
         self._parameters: list[str] = []
-        self._held: list[Any] = []  # keeps the ids of leaves from being given again
+        self._held: list[Any] = []  # keeps the ids of leaves from being reused
 
     def written(self, loss: VarBase) -> Recorded:
         for node in _in_order(loss._place[0]):

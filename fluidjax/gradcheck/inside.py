@@ -1,4 +1,4 @@
-"""The ops of loops and branches, each with values that it meets."""
+"""The ops of loops and branches, each with values that it encounters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.program import OpView, ProgramView
 from lowering.values import exact
 
-Visits = dict[tuple[int, int], list[tuple[OpView, Env]]]  # (block, op) -> the op with what it met first and last
+Visits = dict[tuple[int, int], list[tuple[OpView, Env]]]  # (block, op) -> the op with the first and last values met
 
 
 def visits(program: ProgramView, op: OpView, env: Env, key: Any) -> Visits:
-    """What the ops in the blocks of ``op`` meet, first and last, when it runs at ``env``.
+    """The first and last values that the ops in the blocks of ``op`` encounter when it runs at ``env``.
 
-    A branch that is not taken, or a loop without a step, is run once for the sake of its ops.
+    A branch that is not taken, or a loop without iterations, is run once so that its ops are checked.
     """
     watch = _Watch(program, key)
     watch.run_ops([op], dict(env))
@@ -44,7 +44,7 @@ def unvisited(program: ProgramView, op: OpView, found: Visits) -> list[OpView]:
 
 
 class _Watch(Runner):
-    """A Runner that notes what the ops of sub-blocks meet."""
+    """A Runner that records the values encountered by ops of sub-blocks."""
 
     def __init__(self, program: ProgramView, key: Any):
         super().__init__(program, key=key, interpret=True)
@@ -65,7 +65,7 @@ class _Watch(Runner):
         try:
             self.run_ops(ops, dict(env))
         except (LoweringError, NeedsConcrete, NeedsExact):
-            return  # it cannot run at these values; what it did not reach is reported as unchecked
+            return  # it cannot run at these values; ops it did not reach are reported as unchecked
 
 
 def _exact(value: Any) -> Any:

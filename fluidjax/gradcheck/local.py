@@ -17,13 +17,13 @@ from lowering.values import LoDArray, SelectedRows, data_of, exact
 
 Env = dict[str, Any]
 
-# Steps of the differences, the sharpest for smooth functions first.
+# Step sizes of the differences, the most accurate ones for smooth functions first.
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Results of one op along a random direction; None where the way does not apply."""
+    """Results for one op along a random direction; None where a method does not apply."""
 
     fluid: float
     autodiff: float | None
@@ -32,7 +32,7 @@ class Probe:
 
     @property
     def error(self) -> float:
-        """The largest difference between two ways, relative to ``scale``."""
+        """The largest difference between two methods, relative to ``scale``."""
         ways = [self.fluid, self.difference] + ([] if self.autodiff is None else [self.autodiff])
         return (max(ways) - min(ways)) / self.scale if np.isfinite(ways).all() else float("inf")
 
@@ -60,13 +60,13 @@ def inner(gradient: Any, direction: np.ndarray) -> float:
 
 
 def run_ops(program: ProgramView, ops: list[OpView], env: Env, key: Any) -> Env:
-    """The environment after ``ops``, without padding rows; ``env`` is left as it is."""
+    """The environment after ``ops``, without padding rows; ``env`` is unchanged."""
     after = Runner(program, key=key, interpret=True).run_ops(ops, dict(env))
     return {name: exact(value) for name, value in after.items()}
 
 
 def as_views(specs: list[OpSpec]) -> list[OpView]:
-    """Grad ops that are in no program, as views with op_role Backward."""
+    """Grad ops outside any program, as views with op_role Backward."""
     return [OpView(s.type, s.inputs, s.outputs, {**s.attrs, "op_role": 1}, -1, 0) for s in specs]
 
 
@@ -75,9 +75,9 @@ class Subject:
     """An op to be checked by itself.
 
     Attributes:
-        program: what it belongs to, in double precision.
+        program: the program it belongs to, in double precision.
         op: the op.
-        forward: for a gradient op that reads saved results, the op that computed them: it runs before each time.
+        forward: for a gradient op that reads saved results, the op that computed them: it always runs first.
     """
 
     program: ProgramView
@@ -86,24 +86,24 @@ class Subject:
 
     @property
     def ops(self) -> list[OpView]:
-        """What has to run, in order."""
+        """The ops to run, in order."""
         return [self.op] if self.forward is None else [self.forward, self.op]
 
     def gradient(self) -> tuple[list[OpView], list[str]]:
-        """(its gradient ops, the variables that they give gradients of)."""
+        """(its gradient ops, the variables whose gradients they compute)."""
         specs, grad_to_var = grad_ops(self.op, (), forward=self.forward)
         return as_views(specs), list(dict.fromkeys(grad_to_var.values()))
 
     def run(self, env: Env, key: Any) -> Env:
-        """The values by name after its ops have run over ``env``, which stays as it is."""
+        """The values by name after its ops have run over ``env``, which is unchanged."""
         return run_ops(self.program, self.ops, env, key)
 
 
 def check_op(subject: Subject, env: Env, rng: np.random.Generator, key: Any, rtol: float) -> Probe | None:
-    """Compare the ways for one op at the values ``env``; None when the op has no gradient or nothing to vary.
+    """Compare the methods for one op at the values ``env``; None if the op has no gradient or nothing to vary.
 
-    Where the op has a kink or a tie (relu at 0, equal maxima) its gradient is a convention; if the ways disagree at
-    ``env``, they are compared again at a point close by, which is a generic one.
+    Where the op has a kink or a tie (relu at 0, equal maxima), its gradient is a convention; if the methods disagree at
+    ``env``, they are compared again at a nearby, generic point.
     """
     subject, env = apart(subject, env)
     probe = _probe_op(subject, env, rng, key, rtol)
@@ -134,7 +134,7 @@ def _inputs_apart(op: OpView, env: Env) -> tuple[OpView, Env]:
 
 
 def generic(env: Env, rng: np.random.Generator) -> Env:
-    """Floating-point values moved by a few percent, of themselves and of their typical size."""
+    """Floating-point values perturbed by a few percent, of themselves and of their typical size."""
 
     def move(value: Any) -> Any:
         if not floating(value):
@@ -191,7 +191,7 @@ def like(value: Any, data: np.ndarray) -> Any:
 
 
 def _size(found: Env, directions: Mapping[str, np.ndarray]) -> float:
-    """The size that errors are relative to: that of the terms that add up, not of a sum that may cancel."""
+    """The size that errors are relative to: that of the terms, rather than of a sum in which they may cancel."""
     terms = [
         float(np.linalg.norm(np.ravel(dense(found[n + GRAD]))) * np.linalg.norm(np.ravel(u)) / max(np.sqrt(u.size), 1))
         for n, u in directions.items()
@@ -201,7 +201,7 @@ def _size(found: Env, directions: Mapping[str, np.ndarray]) -> float:
 
 
 def dense(value: Any) -> np.ndarray:
-    """The numbers of a tensor or gradient as a host array; sparse rows are added up."""
+    """The numbers of a tensor or gradient as a host array; sparse rows are summed."""
     return np.asarray(value.to_dense() if isinstance(value, SelectedRows) else data_of(value))
 
 
@@ -210,7 +210,7 @@ def central(
 ) -> float:
     """Central differences of fourth order along one direction through all inputs.
 
-    Steps from 1e-3 to 1e-8 are tried until one comes within ``close`` of ``expected``: large steps cross kinks, small
+    Steps from 1e-3 to 1e-8 are tried until a result is within ``close`` of ``expected``: large steps cross kinks, small
     ones lose digits, and a wrong gradient agrees with none. The closest is returned.
     """
 
@@ -241,7 +241,7 @@ def _autodiff(
     def objective(values: Mapping[str, Any]) -> Any:
         local = {**env, **{n: like(env[n], values[n]) for n in inputs}}
         out = Runner(subject.program, key=key).run_ops(subject.ops, local)
-        # Rows whose number is computed are padded in a trace, and exact where the cotangents were drawn.
+        # Outputs with a computed number of rows are padded in a trace, but exact where the cotangents were drawn.
         return sum(jnp.sum(data_of(out[n])[: len(c)] * c) for n, c in cotangents.items())
 
     try:

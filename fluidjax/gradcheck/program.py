@@ -1,4 +1,4 @@
-"""The program under check: a copy without the backward pass that it may have, and with one of its own."""
+"""The program under test: a copy without its backward pass, if any, and with a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BACKWARD, _OPTIMIZE, _LOSS = 0x1, 0x2, 0x100
 
 
 def program_and_loss(loss: Variable | str | Program) -> tuple[Program, str]:
-    """The program, and the name of its loss: of a program the last forward output."""
+    """The program, and the name of its loss; for a program, its last forward output."""
     if isinstance(loss, Variable):
         return loss.block.program, loss.name
     if isinstance(loss, Program):
@@ -26,9 +26,9 @@ def program_and_loss(loss: Variable | str | Program) -> tuple[Program, str]:
 
 
 def forward_copy(program: Program, loss: str) -> Program:
-    """The program without its optimizer ops, and without gradients but those that the loss is computed from.
+    """The program without its optimizer ops, and without gradients except those that the loss depends on.
 
-    ValueError where ``loss`` is no variable of the program.
+    Raises ValueError if ``loss`` is not a variable of the program.
     """
     if not program.global_block().has_var(loss):
         raise ValueError(f"check_grad: the loss {loss!r} is no variable of the program; pass the loss variable itself")
@@ -58,7 +58,7 @@ def _role(op: Any) -> int:
 
 
 def _drop_gradient_blocks(program: Program) -> None:
-    """Gradient blocks stand after the blocks that they are the gradients of; those that no op runs go."""
+    """Remove gradient blocks that no op runs; they come after the blocks that they belong to."""
     while program.blocks[-1].forward_block_idx >= 0 and not _runs(program, program.blocks[-1].idx):
         program.blocks.pop()
         del program.proto.blocks[-1]
@@ -72,9 +72,9 @@ def _runs(program: Program, index: int) -> bool:
 def append_gradients(
     program: Program, loss: str, parameters: list[Any] | None, feeds: Iterable[str], no_grad_set: Any
 ) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """Append the backward pass, to the fed data as well; returns the gradients of parameters and of feeds by name.
+    """Append the backward pass for parameters and fed data; returns both sets of gradients by name.
 
-    A feed that stops gradients does so to save work; here it gets one, unless ``no_grad_set`` names it.
+    Feeds usually stop gradients to save work; here they get one, unless ``no_grad_set`` names them.
     """
     block = program.global_block()
     stopped = {v if isinstance(v, str) else v.name for v in no_grad_set or ()}
@@ -92,6 +92,6 @@ def append_gradients(
 
 
 def first_of_backward(program: Program) -> int:
-    """The index of the op that fills in the gradient of the loss: the backward pass begins there."""
+    """The index of the op that fills in the gradient of the loss, where the backward pass begins."""
     ops = list(enumerate(program.global_block().ops))
     return next(i for i, op in reversed(ops) if _role(op) & _BACKWARD and _role(op) & _LOSS)

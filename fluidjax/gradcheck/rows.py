@@ -1,4 +1,4 @@
-"""Feeding more rows than the user did: some faults show only after the first few."""
+"""Feed more rows than the user did: some faults show only after the first few."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LEAST = 9
 
 
 def enlarged(feed: dict[str, Any], program: Program) -> dict[str, Any] | None:
-    """The feed with its rows, or sequences, repeated until there are ``LEAST`` of them; None where there are already.
+    """The feed with its rows, or sequences, repeated until there are ``LEAST`` of them; None if there already are.
 
-    Each repetition of floating-point numbers is a little smaller than the one before, so that no two rows are equal.
-    Data of a declared size stays as it is.
+    Each repetition of floating-point numbers is slightly smaller than the previous one, so that no two rows are equal.
+    Data of a declared size is unchanged.
     """
     block = program.global_block()
     batched = [n for n, v in feed.items() if _is_batched(v, block.vars.get(n))]

@@ -1,4 +1,4 @@
-"""The whole backward pass against differences and ``jax.grad`` of the whole forward pass."""
+"""The whole backward pass compared with differences and ``jax.grad`` of the whole forward pass."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lowering.values import data_of, exact
 
 @dataclass
 class Whole:
-    """A program's loss as a function of its inputs, with what gradients do not pass held constant.
+    """A program's loss as a function of its inputs, with everything that gradients do not pass through held constant.
 
     Attributes:
         forward: the ops up to the loss; some may be gradient ops of an earlier pass.
         frozen: op -> its outputs that stop gradients, with their values at the point of the check.
-        held: op -> its inputs that its gradient op gives no gradient of, with their values.
+        held: op -> its inputs for which its gradient op computes no gradient, with their values.
     """
 
     program: ProgramView
@@ -37,7 +37,7 @@ class Whole:
     held: dict[int, Env] = field(default_factory=dict)
 
     def note(self, subject: Subject, before: Env, after: Env) -> None:
-        """Remember what of an op gradients do not pass."""
+        """Record the values of an op that gradients do not pass through."""
         op = subject.op
         self.frozen[op.index] = {n: after[n] for n in self.stopped(op) if n in after}
         passed = None if sub_blocks(op) else _passed(subject)
@@ -45,10 +45,10 @@ class Whole:
         self.held[op.index] = {n: before[n] for n in names if local.floating(before.get(n))}
 
     def stopped(self, op: OpView) -> list[str]:
-        """The outputs of an op that gradients do not pass.
+        """The outputs of an op that gradients do not pass through.
 
-        What a gradient op reads of its forward op's results is not meant, though the variable may stop gradients
-        (layer_norm's Mean): it is a part of how the op computes.
+        What a gradient op reads of its forward op's results is excluded, even if the variable stops gradients (the Mean
+        of layer_norm): it is part of how the op computes.
         """
         variables = self.program.blocks[0].vars
         names = [n for n in op.output_names() if n in variables and variables[n].stop_gradient]
@@ -56,7 +56,7 @@ class Whole:
 
     @cached_property
     def saved(self) -> set[str]:
-        """Results that gradient ops among the forward ops read of their own forward ops."""
+        """Results that gradient ops among the forward ops read from their own forward ops."""
         return {n for op in self.forward for n in _saved(op)}
 
     def loss_at(self, env: Env) -> float:
@@ -78,9 +78,9 @@ class Whole:
         return local.central(objective, {name: env[name]}, {name: direction}, fluid, close)
 
     def autodiff(self, env: Env, names: list[str]) -> dict[str, Any] | None:
-        """The gradients by ``jax.grad``: of the whole program, or of its loops step by step, which are plain ops then.
+        """The gradients by ``jax.grad`` of the whole program or, for its loops, of their steps as plain ops.
 
-        None where neither can be had: a kernel that loops inside, or a loop whose length depends on the parameters.
+        None if neither is possible: a kernel with an inner loop, or a loop whose length depends on the parameters.
         """
         points = {n: jax.numpy.asarray(data_of(env[n])) for n in names}
         for stepwise in (False, True):
@@ -108,7 +108,7 @@ class Whole:
         return data_of(current[self.loss]).reshape(())
 
     def covered(self, names: list[str]) -> set[int]:
-        """The ops between ``names`` and the loss: what the gradients by ``names`` pass."""
+        """The ops between ``names`` and the loss, which the gradients with respect to ``names`` pass through."""
         reached, ahead = set(names), set()
         for op in self.forward:
             if not reached.isdisjoint(op.input_names()):
@@ -123,7 +123,7 @@ class Whole:
 
 
 def _passed(subject: Subject) -> set[str]:
-    """The inputs that an op's gradient reaches, what a gradient op reads of its forward op's results among them."""
+    """The inputs reached by an op's gradient, including what a gradient op reads of its forward op's results."""
     op = subject.op
     if not lowering.get_op(op.type).differentiable:
         return set()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import IO, Any
 
-# Seconds between two looks at the processes; and how long one may take to end when it is asked to.
+# Seconds between two checks of the processes; and how long a process may take to end when asked to.
 _PAUSE, _GRACE = 0.05, 3.0
 _SET_DEATH_SIGNAL = 1  # of Linux's prctl
 

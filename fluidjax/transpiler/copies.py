@@ -10,7 +10,7 @@ Lookup = Callable[[str], Variable]
 
 
 def copy_op(op: Operator, block: Block, here: Lookup) -> Operator:
-    """Append an op like ``op`` to a block; ``here`` says what stands for the variables it names."""
+    """Append an op like ``op`` to a block; ``here`` maps the variables it names."""
     return block.append_op(
         type=op.type,
         inputs={slot: [here(name) for name in op.input(slot)] for slot in op.input_names},
@@ -20,7 +20,7 @@ def copy_op(op: Operator, block: Block, here: Lookup) -> Operator:
 
 
 def copy_schedule(ops: Iterable[Operator], block: Block, here: Lookup) -> None:
-    """Write the ops that compute a learning rate into a block, with the blocks that they run."""
+    """Write the ops that compute a learning rate into a block, including the blocks that they run."""
     for op in ops:
         _copy_sub_block(op, copy_op(op, block, here), block)
 
@@ -38,7 +38,7 @@ def _copy_sub_block(origin: Operator, copy: Operator, parent: Block) -> None:
 
 
 def _copy_inner(op: Operator, block: Block) -> Operator:
-    """As Fluid, give an inner block variables of its own for all that its ops name."""
+    """Like Fluid, give an inner block its own variables for everything that its ops name."""
     for name in (*op.input_arg_names, *op.output_arg_names):
         if not block.has_var(name):
             block._clone_variable(op.block._var_recursive(name))

@@ -1,4 +1,4 @@
-"""What both sides of a parameter server job know: who takes part, and which blocks of what are where."""
+"""What both sides of a parameter server job know: its members, and the placement of blocks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _REMOTE = ("lookup_table", "lookup_table_v2", "nce")
 
 @dataclass
 class Shard:
-    """The blocks of parameters that one server holds, and of their gradients, in the order they were dealt."""
+    """The blocks of parameters, and of their gradients, that one server holds, in the order they were assigned."""
 
     params: list[Variable] = field(default_factory=list)
     grads: list[Variable] = field(default_factory=list)
 
 
 class Job:
-    """A job as transpile() was told of it.
+    """A job as described to transpile().
 
     Attributes:
-        main, startup: the programs; those of this trainer are made from them in place.
-        config: how they are made.
-        trainer_id, trainers: the number of this trainer, and how many there are.
+        main, startup: the programs, which are turned into those of this trainer in place.
+        config: the transpiler's configuration.
+        trainer_id, trainers: the index of this trainer, and the number of trainers.
         endpoints: the servers.
         sync: whether servers wait for all trainers.
         optimizing: the ops that regularize and update.
         params_grads: each parameter with its gradient.
-        param_of, grad_of: their names by each other's.
+        param_of, grad_of: each other's names.
         table: the name of the distributed look-up table, or None.
     """
 
@@ -61,17 +61,17 @@ class Job:
 
     @property
     def suffix(self) -> str:
-        """What is added to the names of gradients: each trainer has its own where servers merge them."""
+        """What is appended to the names of gradients: each trainer has its own where servers merge them."""
         return f".trainer_{self.trainer_id}" if self.sync and self.trainers > 1 else ""
 
     @property
     def merges(self) -> bool:
-        """Whether servers average the gradients of all trainers before they update."""
+        """Whether servers average the gradients of all trainers before updating."""
         return self.sync or (self.config.completely_not_async and self.trainers > 1)
 
     @property
     def learned(self) -> tuple[list[Variable], list[Variable]]:
-        """The parameters that are trained, each once, and their gradients."""
+        """The trained parameters without repetition, and their gradients."""
         params: dict[str, Variable] = {}
         grads: dict[str, Variable] = {}
         for param, grad in self.params_grads:
@@ -83,12 +83,12 @@ class Job:
         return list(params.values()), list(grads.values())
 
     def looked_up_remotely(self, param: str) -> bool:
-        """Whether trainers fetch rows of a parameter instead of the whole."""
+        """Whether trainers fetch rows of a parameter instead of all of it."""
         return any(param in op.input_arg_names for op in self.remote_lookups)
 
     @property
     def remote_lookups(self) -> list[Operator]:
-        """The ops that read rows of parameters that only servers hold."""
+        """The ops that read rows of parameters held only by servers."""
         ops = self.main.global_block().ops
         return [
             op for op in ops if op.type in _REMOTE and op.has_attr("remote_prefetch") and op.attr("remote_prefetch")
@@ -100,14 +100,14 @@ class Job:
 
 
 class Layout:
-    """Which blocks parameters and gradients are cut into, and which server has each.
+    """The blocks into which parameters and gradients are split, and the server of each.
 
     Attributes:
         params, grads: the blocks by the names of the whole variables.
         param_of_block: block of a gradient (name) -> block of its parameter.
         shards: endpoint -> Shard.
-        overview: the same for checkpoints, as Fluid has it.
-        sparse_sections: for parameters that are looked up remotely, the rows of each block.
+        overview: the same information in Fluid's form, for checkpoints.
+        sparse_sections: for parameters looked up remotely, the rows of each block.
     """
 
     def __init__(self, job: Job) -> None:
@@ -137,7 +137,7 @@ def _flat(blocks: dict[str, list[Variable]]) -> list[Variable]:
 
 
 def overview_of(main: Program, params: dict[str, list[Variable]]) -> VarsDistributed:
-    """The blocks of parameters as Fluid keeps them for checkpoints; servers are not known yet."""
+    """The blocks of parameters in Fluid's form for checkpoints; servers are not known yet."""
     overview = VarsDistributed()
     for name, blocks in params.items():
         whole = main.global_block().var(name)
@@ -160,5 +160,5 @@ def endpoints_of(blocks: list[Variable], dealt: dict[str, str]) -> list[str]:
 
 
 def rpc(**attrs: Any) -> dict[str, Any]:
-    """Attributes of an op that talks to servers."""
+    """Attributes of an op that communicates with servers."""
     return {**attrs, OP_ROLE: OpRole.RPC}

@@ -1,4 +1,4 @@
-"""Look-ups of sparse parameters: one op per table asks the servers for rows."""
+"""Look-ups of sparse parameters: one op per table requests the rows from the servers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TABLES = ("lookup_table", "lookup_table_v2")
 
 
 def replace_lookups(job: Job, layout: Layout, dealt: dict[str, str]) -> None:
-    """Put a distributed_lookup_table in the place of the look-ups of each sparse parameter.
+    """Replace the look-ups of each sparse parameter by a distributed_lookup_table.
 
-    Look-ups of one parameter become one op, after what makes the last of their ids, unless something in between needs
-    the rows of an earlier one; then they are asked for one after another.
+    Look-ups of one parameter become one op, placed after the last of their ids is computed, unless something in between
+    needs the rows of an earlier one; in that case they are requested one after another.
     """
     lookups = job.remote_lookups
     for param in filter(layout.sparse_sections.__contains__, layout.params):
@@ -33,7 +33,7 @@ def replace_lookups(job: Job, layout: Layout, dealt: dict[str, str]) -> None:
 
 
 def _groups(block: Block, lookups: list[Operator]) -> Iterator[list[Operator]]:
-    """Runs of look-ups whose ids are all there before anything reads what they look up."""
+    """Runs of look-ups whose ids are all available before anything reads their results."""
     group: list[Operator] = []
     for op in lookups:
         if group and _ready(block, op) > min(_first_use(block, earlier) for earlier in group):
@@ -44,7 +44,7 @@ def _groups(block: Block, lookups: list[Operator]) -> Iterator[list[Operator]]:
 
 
 def _ready(block: Block, op: Operator) -> int:
-    """The first index at which the ids of a look-up are there."""
+    """The first index at which the ids of a look-up are available."""
     return find_op_by_output_arg(block, op.input("Ids")[0], reverse=True) + 1
 
 

@@ -1,4 +1,4 @@
-"""What the ops of a program are for, as their attributes say: updates, gradients clipped, learning rates."""
+"""The roles of a program's ops, according to their attributes: updates, gradient clipping, learning rates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SCHEDULE = (int(OpRole.LRSched), int(OpRole.LRSched | OpRole.Optimize))
 
 
 def role_of(op: Operator) -> int:
-    """The part that an op plays: bits of OpRole."""
+    """The role of an op: bits of OpRole."""
     return int(op.attr(OP_ROLE)) if op.has_attr(OP_ROLE) else int(OpRole.Forward)
 
 
 def role_vars(op: Operator) -> list[str]:
-    """The names of the parameters and gradients that an op is about, one after the other."""
+    """The names of the parameters and gradients that an op concerns, alternately."""
     return op.attr(OP_ROLE_VAR) if op.has_attr(OP_ROLE_VAR) else []
 
 
@@ -35,7 +35,7 @@ def schedule_ops(program: Program) -> list[Operator]:
 def optimizing_ops(program: Program) -> list[Operator]:
     """The ops that regularize and update.
 
-    Those that ``set_gradient_clip`` made become part of the backward pass: each trainer clips its own gradients.
+    Those of ``set_gradient_clip`` become part of the backward pass: each trainer clips its own gradients.
     """
     found = []
     for op in program.global_block().ops:
@@ -49,9 +49,9 @@ def optimizing_ops(program: Program) -> list[Operator]:
 
 
 def params_and_grads(program: Program, optimizing: Iterable[Operator]) -> list[tuple[Variable, Variable]]:
-    """Each parameter with the gradient it is updated by, in the order of the ops that do.
+    """Each parameter with the gradient that updates it, in the order of the updates.
 
-    Parameters that ops update in their backward pass (attribute ``distribute_update_vars``) follow with themselves.
+    Parameters that ops update in their backward pass (attribute ``distribute_update_vars``) follow, each with itself.
     """
     variables = program.global_block().vars
     pairs: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Learning rates: servers compute them, and count the steps."""
+"""Learning rates: servers compute them and count the steps."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fluidjax.transpiler.roles import schedule_ops
 
 
 def count_by_trainers(job: Job) -> Variable | None:
-    """Let each trainer that asks for an update count one step; returns what this trainer adds, or None.
+    """Count one step per update requested by any trainer; returns what this trainer adds, or None.
 
-    In asynchronous modes no round of all trainers is there to be counted, so what increments the counter becomes a sum
-    over the trainers' ones; the counter begins at minus their number.
+    Asynchronous modes have no common rounds to count, so the op that increments the counter becomes a sum
+    over the trainers' ones; the counter starts at minus the number of trainers.
     """
     own = None
     for op in schedule_ops(job.main):

@@ -1,4 +1,4 @@
-"""A server's program: block 0 listens, each other block updates one block of a parameter."""
+"""A server's program: block 0 listens, every other block updates one block of a parameter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ServerWriter:
     """Writes the program of the server at ``endpoint``.
 
     Attributes:
-        program: what is written.
+        program: the program under construction.
         copies: block of a parameter (name) -> the copies that dc_asgd keeps of it, one per trainer.
     """
 
@@ -35,7 +35,7 @@ class ServerWriter:
         self.update_blocks: list[Block] = []
 
     def write(self, attrs: dict[str, Any]) -> Program:
-        """Write all of it; ``attrs`` are attributes of listen_and_serv that are known already."""
+        """Write the whole program; ``attrs``: attributes of listen_and_serv that are already known."""
         received = self._create_variables()
         if self.job.config.enable_dc_asgd:
             assert not self.job.sync, "dc_asgd: expected an asynchronous mode, got sync. Pass sync_mode=False."
@@ -71,7 +71,7 @@ class ServerWriter:
         return [var for grad in self.shard.grads for var in self._create_gradient(grad)]
 
     def _create_gradient(self, grad: Variable) -> list[Variable]:
-        """The variables in which a gradient is received; the merged one is there in any case."""
+        """The variables that receive a gradient; the merged one always exists."""
         name = grad.name.partition(".trainer_")[0]
         settings = {"type": grad.type, "dtype": grad.dtype, "shape": grad.shape}
         merged = self.vars.create_var(name=name, persistable=True, **settings)
@@ -113,7 +113,7 @@ class ServerWriter:
                 copy_op(op, block, self._here)
 
     def _write_merge(self, block: Block, grad: str) -> Variable | None:
-        """Average what trainers sent for a gradient; None when another server has it."""
+        """Average what trainers sent for a gradient; None if another server has it."""
         mine = next((g for g in self.shard.grads if origin_name(g.name) == origin_name(grad)), None)
         if mine is None:
             return None
@@ -149,7 +149,7 @@ class ServerWriter:
             check_dense(merged)
             return compensate(block, param, merged, self.copies[param.name])
         name = op.input("Grad")[0]
-        # Regularizing a sparse gradient makes a dense one beside it.
+        # Regularizing a sparse gradient creates a dense one beside it.
         return self.vars.var(name) if "@NEWGRAD@" in name and self.vars.has_var(name) else merged
 
     def _learning_rate(self, name: str) -> Variable:
@@ -168,7 +168,7 @@ class ServerWriter:
         )
 
     def _here(self, name: str) -> Variable:
-        """What stands for a variable of the main program: this server's block of it, else a variable of its name."""
+        """What replaces a variable of the main program: this server's block of it, or a variable with its name."""
         origin = origin_name(name)
         if origin in self.job.grad_of or origin in self.job.param_of:
             for var in self.vars.vars.values():

@@ -1,4 +1,4 @@
-"""A server's startup program: the initialisers of what it holds, in the shapes of its blocks."""
+"""A server's startup program: the initialisers of its variables, in the shapes of its blocks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def server_startup(
     """The startup program of a server.
 
     Args:
-        startup: the startup program that transpile() was given.
+        startup: the startup program passed to transpile().
         server: the server's main program.
         params: the blocks of parameters that it holds.
-        copies: the copies of these that dc_asgd begins with.
+        copies: the initial copies of these for dc_asgd.
     """
     program = Program()
     program.random_seed = startup.random_seed

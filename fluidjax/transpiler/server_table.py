@@ -1,4 +1,4 @@
-"""The distributed look-up table on a server: blocks that update it, look up in it and save it."""
+"""The distributed look-up table on a server: blocks that update it, look up rows and save it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Prefetched(NamedTuple):
-    """The trainer's variables for each server: ids it asks for, rows it gets, gradients it sends."""
+    """The trainer's variables for each server: requested ids, received rows, gradients to send."""
 
     ids: list[Variable]
     rows: list[Variable]
@@ -30,7 +30,7 @@ class TableWriter:
         self.vars, self.name = program.global_block(), job.table
 
     def write_update(self, block: Block, grad_to_block: list[str]) -> Block:
-        """Update by the sum of what trainers sent; by plain SGD, whatever the optimizer is."""
+        """Update by the sum of what trainers sent; always by plain SGD, regardless of the optimizer."""
         update = next(op for op in self.job.optimizing if op.input("Param") == [self.name])
         table = self._create_table()
         grad = self._write_merge(block)
@@ -75,7 +75,7 @@ class TableWriter:
         return merged
 
     def write_prefetch(self, parent: Block) -> str:
-        """Look up what trainers ask for; returns the name of the ids, and the number of the block that they start."""
+        """Look up the requested rows; returns the name of the ids, and the number of the block that they start."""
         block = self.program._create_block(parent.idx)
         ids, rows = (
             self.vars.create_var(name=var.name, type=var.type, shape=var.shape, dtype=var.dtype)
@@ -90,7 +90,7 @@ class TableWriter:
         return f"{ids.name}:{block.idx}"
 
     def write_save(self, parent: Block) -> int:
-        """Save the table to a file that the notice names; returns the number of the block."""
+        """Save the table to a file named in the notification; returns the number of the block."""
         self.vars.create_var(name="kLookupTablePath", persistable=True, type=VarType.RAW)
         block = self.program._create_block(parent.idx)
         block.append_op(type="save", inputs={"X": [self.name]}, outputs={}, attrs={"file_path": "none"})

@@ -1,4 +1,4 @@
-"""Variables cut into blocks of rows, and the names of blocks: ``w.block0``, ``w@GRAD.block0.trainer_1``."""
+"""Variables split into blocks of rows, and the names of blocks: ``w.block0``, ``w@GRAD.block0.trainer_1``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fluidjax.framework import Program, Variable
 
 
 class VarBlock:
-    """One block of a variable: its ``offset`` counts blocks, its ``size`` elements. As text ``w:0:1024``."""
+    """One block of a variable: ``offset`` counts blocks, ``size`` elements. As text ``w:0:1024``."""
 
     def __init__(self, varname: str, offset: int, size: int) -> None:
         self.varname = varname
@@ -18,7 +18,7 @@ class VarBlock:
 
     @classmethod
     def parse(cls, text: str) -> VarBlock:
-        """The block that a text stands for."""
+        """The block described by a text."""
         name, offset, size = text.rsplit(":", 2)
         return cls(name, int(offset), int(size))
 
@@ -34,7 +34,7 @@ def same_or_split_var(p_name: str, var_name: str) -> bool:
 def slice_variable(var_list: Iterable[Variable], slice_count: int, min_block_size: int) -> list[str]:
     """Blocks of whole rows for at most ``slice_count`` servers, as texts ``name:number:elements``.
 
-    A variable is cut into as many blocks of equal size as give each at least ``min_block_size`` elements; the size is
+    A variable is split into as many equal blocks as have at least ``min_block_size`` elements each; the size is
     rounded up to whole rows, so there may be fewer blocks in the end, and the last may be smaller.
     """
     return [str(block) for var in var_list for block in _blocks_of(var, slice_count, min_block_size)]
@@ -53,7 +53,7 @@ def row_size(shape: Sequence[int]) -> int:
 
 
 def name_parts(name: str) -> tuple[str, str, str]:
-    """``w@GRAD.block0.trainer_1`` -> ``("w@GRAD", "block0", "trainer_1")``; parts that are missing are empty."""
+    """``w@GRAD.block0.trainer_1`` -> ``("w@GRAD", "block0", "trainer_1")``; missing parts are empty."""
     trainer = name.find(".trainer_")
     trainer = len(name) if trainer < 0 else trainer
     block = name.find(".block")
@@ -62,14 +62,14 @@ def name_parts(name: str) -> tuple[str, str, str]:
 
 
 def origin_name(name: str) -> str:
-    """The name of the variable that a block, or a trainer's gradient, is of."""
+    """The name of the variable that a block, or a trainer's gradient, belongs to."""
     return name_parts(name)[0]
 
 
 def create_blocks(program: Program, blocks: Iterable[str], suffix: str = "") -> dict[str, list[Variable]]:
-    """The variables of blocks, by the name of the variable that they are cut from.
+    """Create the variables of blocks; returns them by the name of the variable they are part of.
 
-    A variable that is one block stays itself; where ``suffix`` is given it is renamed to carry it, as blocks do.
+    A variable that consists of one block stays itself; if ``suffix`` is given, it is renamed to carry it, as blocks do.
     """
     cut: dict[str, list[VarBlock]] = {}
     for block in map(VarBlock.parse, blocks):
@@ -95,12 +95,12 @@ def _variables(program: Program, name: str, parts: list[VarBlock], suffix: str) 
 
 
 def sections(variables: Iterable[Variable]) -> list[int]:
-    """The number of rows of each."""
+    """The number of rows of each block."""
     return [var.shape[0] for var in variables]
 
 
 def place_of(block: Variable, blocks: Sequence[Variable]) -> tuple[bool, int, int]:
-    """Whether a variable is one of several blocks, its number, and how many elements stand before it."""
+    """Whether a variable is one of several blocks, its number, and the number of elements before it."""
     part = name_parts(block.name)[1]
     if not part:
         return False, 0, 0

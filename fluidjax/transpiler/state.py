@@ -1,4 +1,4 @@
-"""What optimizers keep beside parameters, and which of it is cut as the parameters are."""
+"""Optimizer state kept beside parameters, and which of it is split like the parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def state_slots(op: Operator) -> list[str]:
 
 
 def check_optimizers(ops: Iterable[Operator]) -> None:
-    """Raise ValueError for an optimizer that servers do not have."""
+    """Raise ValueError for an optimizer that servers do not support."""
     for op in ops:
         if "Param" in op.input_names and op.type not in _CUT:
             raise ValueError(
@@ -45,14 +45,14 @@ def check_optimizers(ops: Iterable[Operator]) -> None:
 
 
 def state_shape(op: Operator, slot: str, whole: Sequence[int], param: Sequence[int]) -> Sequence[int]:
-    """The shape of an optimizer's state on a server that has a block of shape ``param`` of its parameter."""
-    # MeanGrad is an input in any case, and follows the parameter where it is used.
+    """The shape of optimizer state on a server that has a block of shape ``param`` of its parameter."""
+    # MeanGrad is always an input, and is split like the parameter where it is used.
     cut = slot in _CUT[op.type] or (slot == "MeanGrad" and op.attr("centered"))
     return param if cut else whole
 
 
 def add_states(job: Job, overview: VarsDistributed) -> None:
-    """Note the state of each block of a parameter, with the server that keeps it."""
+    """Record the state of each block of a parameter, with the server that keeps it."""
     for endpoint in job.endpoints:
         for op in filter(is_update, job.optimizing):
             part = overview.get_distributed_var_by_origin_and_ep(op.input("Param")[0], endpoint)

@@ -9,7 +9,7 @@ from fluidjax.framework.names import OP_ROLE, OP_ROLE_VAR
 
 
 class TrainerTable:
-    """What a trainer has of a table: variables for the ids and rows of each server, and for their gradients."""
+    """A trainer's variables for a table: the ids and rows of each server, and their gradients."""
 
     def __init__(self, main: Program, name: str, suffix: str, servers: int) -> None:
         self.block, self.name, self.servers = main.global_block(), name, servers
@@ -25,7 +25,7 @@ class TrainerTable:
         self.rows: list[Variable] = []
 
     def write_prefetch(self, endpoints: list[str]) -> None:
-        """Put one fetch of rows, after a dealing out of ids, in the place of all look-ups."""
+        """Replace all look-ups by a single fetch of rows, preceded by the distribution of ids."""
         ids = [self.block.var(op.input("Ids")[0]) for op in self.lookups]
         outs = [self.block.var(op.output("Out")[0]) for op in self.lookups]
         index = self.lookups[0].idx
@@ -49,7 +49,7 @@ class TrainerTable:
         ]
 
     def write_send(self, endpoints: list[str], trainer_id: int, done: Variable | None) -> None:
-        """Deal out the table's gradient where it is made, and send it."""
+        """Distribute the table's gradient where it is computed, and send it."""
         grad = grad_var_name(self.name)
         index = _first_writer(self.block, grad) + 1
         self.block._insert_op(

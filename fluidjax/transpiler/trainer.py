@@ -1,4 +1,4 @@
-"""The trainer's main program: gradients are sent where they are made, parameters received at the end."""
+"""The trainer's main program: gradients are sent where they are computed, parameters received at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrainerWriter:
         self.dealt: dict[str, str] = {}
 
     def write(self, counter: Variable | None) -> None:
-        """Write all of it; ``counter`` is what the trainer adds to the servers' step counter, if anything."""
+        """Write the whole program; ``counter``: what the trainer adds to the servers' step counter, if anything."""
         self._write_sends()
         barrier = self.job.control_var(self.job.main)
         if self.job.table:
@@ -53,7 +53,7 @@ class TrainerWriter:
     def _write_sends(self) -> None:
         items = list(self.layout.grads.items())
         if not self.job.config.slice_var_up:
-            # Spreads large and small ones; each role of a job has to draw the same order, Fluid's.
+            # Distributes large and small blocks evenly; each role of a job must draw the same order, which is Fluid's.
             np.random.seed(self.job.main.random_seed)
             np.random.shuffle(items)  # type: ignore[arg-type]  # any list will do
         self.dispatcher.reset()
@@ -126,7 +126,7 @@ class TrainerWriter:
     # Parameters.
 
     def _deal(self, grads: list[Variable]) -> list[str]:
-        """Choose a server for each block: by the parameter's, whose name is the same for all trainers."""
+        """Choose a server for each block, by the parameter's block, whose name is the same for all trainers."""
         params = [self.layout.param_of_block[grad.name] for grad in grads]
         endpoints = self.dispatcher.dispatch(params)
         for param, grad, endpoint in zip(params, grads, endpoints, strict=True):

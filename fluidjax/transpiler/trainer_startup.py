@@ -1,4 +1,4 @@
-"""The trainer's startup program: parameters come from the servers; what only servers need goes."""
+"""The trainer's startup program: parameters come from the servers; what only servers need is removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPARSE = ("lookup_table", "nce")
 
 
 def write_startup(job: Job, params: dict[str, list[Variable]], dealt: dict[str, str]) -> None:
-    """Receive what servers hold, as blocks that are joined; not tables, of which trainers hold nothing."""
+    """Receive what servers hold, as blocks to be joined, except tables, of which trainers hold no rows."""
     block = job.startup.global_block()
     tables = sparse_tables(job, params)
     dense = {name: blocks for name, blocks in params.items() if name not in tables}
@@ -57,7 +57,7 @@ def _whole(block: Block, var: Variable) -> Variable:
 
 
 def sparse_tables(job: Job, held: Collection[str]) -> list[str]:
-    """The parameters of which trainers only ever see rows; ``held`` are those that servers hold, but for the table."""
+    """The parameters of which trainers only see rows; ``held``: those that servers hold, except the table."""
     found = [job.table] if job.table else []
     for op in job.main.global_block().ops:
         sparse = op.type in _SPARSE and op.has_attr("is_sparse") and op.attr("is_sparse")
@@ -80,7 +80,7 @@ def _table(op: Operator) -> str:
 
 
 def strip_trainer(job: Job, held: Collection[str]) -> None:
-    """Take the optimizer, its state and the learning rate out of the trainer's programs."""
+    """Remove the optimizer, its state and the learning rate from the trainer's programs."""
     needless = _only_for_updates(job)
     startup = job.startup.global_block()
     delete_ops(startup, [op for op in startup.ops if needless & set(op.output_arg_names)])
@@ -92,7 +92,7 @@ def strip_trainer(job: Job, held: Collection[str]) -> None:
 
 
 def _only_for_updates(job: Job) -> set[str]:
-    """What optimizing ops read that is not a parameter and no gradient."""
+    """What optimizing ops read, other than parameters and gradients."""
     read = {name for op in job.optimizing for name in op.input_arg_names}
     return read - {name for op in job.optimizing for name in role_vars(op)}
 
