@@ -1,4 +1,4 @@
-"""Garbage, and when not to look for it."""
+"""Pausing the garbage collector."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Let Python's collector rest while much is made that will live long.
+    """Pause Python's collector while many long-lived objects are created.
 
-    It would look through all that is there again and again, and find nothing: half of the time of an import, or of
+    It would traverse everything again and again without finding any garbage: half of the time of an import, or of
     reading a large program.
     """
     collects = gc.isenabled()

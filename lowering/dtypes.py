@@ -33,7 +33,7 @@ _FLUID = {dtype: number for number, dtype in _NUMPY.items()}
 
 
 def to_numpy(number: int) -> np.dtype:
-    """The NumPy dtype of Fluid's data type ``number``; ValueError when it names none."""
+    """The NumPy dtype of Fluid's data type ``number``; ValueError if there is none."""
     try:
         return _NUMPY[int(number)]
     except KeyError:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class EnforceNotMet(Exception):
-    """A condition that the runtime insists on does not hold; scripts know it as ``fluid.core.EnforceNotMet``."""
+    """A condition required by the runtime does not hold; scripts know it as ``fluid.core.EnforceNotMet``."""
 
 
 class LoweringError(EnforceNotMet):
@@ -17,7 +17,7 @@ class LoweringError(EnforceNotMet):
 
 
 class UnknownOpError(LoweringError, KeyError):
-    """A program holds an op type that is not registered."""
+    """A program contains an op type that is not registered."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -28,16 +28,16 @@ class AttrError(LoweringError, TypeError, ValueError):
 
 
 class SlotError(LoweringError, ValueError, AssertionError):
-    """An op's input or output slot is unknown, or required and not given."""
+    """An op's input or output slot is unknown, or required and missing."""
 
 
 class UninitializedError(LoweringError, RuntimeError):
-    """An op reads a variable that holds no value.
+    """An op reads a variable without a value.
 
     Attributes:
         variable: its name.
         reader: the op, in words.
-        line: the user's line that made the op; "" where it is unknown.
+        line: the user's line that created the op; "" if unknown.
     """
 
     def __init__(self, message: str, variable: str = "", reader: str = "", line: str = ""):
@@ -52,11 +52,11 @@ class OpError(LoweringError, RuntimeError):
 
 
 class Misfit(ValueError):
-    """What is declared of an op's inputs, or one of its attributes, is not what the op takes."""
+    """The declaration of an op's inputs, or one of its attributes, is not what the op takes."""
 
 
 class SizeError(ValueError):
-    """An input is too small for what an op does; ``size`` is the size that does not suffice."""
+    """An input is too small for an op; ``size`` is the size that is too small."""
 
     def __init__(self, message: str, size: int):
         super().__init__(message)
@@ -64,15 +64,15 @@ class SizeError(ValueError):
 
 
 class InvalidArgumentError(LoweringError, ValueError):
-    """An op was given numbers that it cannot take: an id outside of its table, an integer divisor of 0."""
+    """An op was given numbers that it cannot take: an id outside its table, an integer divisor of 0."""
 
 
 class Need(Exception):
-    """Not an error: an op cannot be lowered with what this trace knows, and the executor has to lower it otherwise.
+    """Not an error: an op cannot be lowered with what this trace knows, and the executor must lower it differently.
 
     Attributes:
-        op_index: the op of the outermost block that asked, or that runs the block of the op that asked; -1 if unknown.
-        asker: the op that asked.
+        op_index: the op of the outermost block that has the need, or runs the block of the one with it; -1 if unknown.
+        asker: the op that has the need.
     """
 
     op_index: int = -1
@@ -80,11 +80,11 @@ class Need(Exception):
 
     @property
     def where(self) -> str:
-        """The op that asked, with the user's line, for messages; '' if unknown."""
+        """The op that has the need, with the user's line, for messages; '' if unknown."""
         return "" if self.asker is None else self.asker.place()
 
     def asked_by(self, op: OpView) -> Self:
-        """Note that ``op`` asked, or that the op that did is in a block that ``op`` runs."""
+        """Record that ``op`` has the need, or runs the block of the op that has it."""
         if self.asker is None:
             self.asker = op
         if op.block_idx == 0:
@@ -92,7 +92,7 @@ class Need(Exception):
         return self
 
     def refusal(self) -> LoweringError:
-        """What to tell the user where the need cannot be met."""
+        """What to tell the user if the need cannot be met."""
         expected, received, remedy = self._missing()
         return LoweringError(
             f"{self.where or 'an op'} cannot be run: {self}.\n  expected: {expected}\n  received: {received}\n  to do:"
@@ -110,7 +110,7 @@ class Need(Exception):
 class NeedsExact(Need):
     """Not an error: this op cannot run on padded rows, so the block must be traced again with exact rows.
 
-    The executor catches it and recompiles with capacity == rows; where rows are padded all the same, since their number
+    The executor catches it and recompiles with capacity == rows; if rows are padded regardless, because their number
     depends on data, it runs the op outside jit (DESIGN: fail closed, never wrong).
     """
 
@@ -123,23 +123,23 @@ class NeedsExact(Need):
 
 
 class NeedsSizes(Need):
-    """Not an error: this op cannot run with more room along some axes than there are places taken.
+    """Not an error: this op cannot run with spare room along some axes.
 
-    The executor then compiles for the sizes that ``labels`` stand for as they are (see ``lowering.engine.wide``).
+    The executor then compiles for the exact sizes that ``labels`` denote (see ``lowering.engine.wide``).
     """
 
     labels: frozenset[Any] = frozenset()
 
 
 class RegistryError(LoweringError, TypeError):
-    """A rule is declared in a way that cannot work; raised when the op is registered."""
+    """A rule is declared in a way that cannot work; raised during registration."""
 
 
 class NeedsConcrete(Need):
-    """Not an error: a rule needs host values of ``what`` (a shape, say) that this trace does not know.
+    """Not an error: a rule needs host values of ``what`` (such as a shape) that this trace does not know.
 
-    The executor then runs the op outside jit, where every value is known. ``longest``: knowing how long the longest
-    sequence of each feed is may be enough.
+    The executor then runs the op outside jit, where every value is known. ``longest``: knowing the length of the
+    longest sequence of each feed may be enough.
     """
 
     longest: bool = False

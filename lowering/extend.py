@@ -1,4 +1,4 @@
-"""``jax.extend``: jaxprs taken apart and put together, the bits of random keys, modules of MLIR."""
+"""``jax.extend``: inspecting and building jaxprs, the bits of random keys, modules of MLIR."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @cache
 def extend() -> Any:
-    """``jax.extend``. It brings all of Pallas along, so it is imported where something is traced, if it is."""
+    """``jax.extend``. It imports all of Pallas, so it is imported only once something is traced."""
     import jax.extend.mlir.ir
 
     return jax.extend

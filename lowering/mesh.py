@@ -1,4 +1,4 @@
-"""The mesh that a program may be traced over: devices in a row, each with its own share of what it is given."""
+"""The mesh over which a program may be traced: a row of devices, each with its own share of the inputs."""
 
 from __future__ import annotations
 

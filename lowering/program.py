@@ -1,6 +1,6 @@
 """The read-only view of a program that the lowering works on.
 
-The front end (or any other owner of ProgramDescs) makes these; nothing here knows protobuf.
+Created by the front end (or any other owner of ProgramDescs); nothing here knows protobuf.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 EMPTY = "@EMPTY@"
 GRAD = "@GRAD"
-# Attributes that every op has besides its own.
+# Attributes that every op has in addition to its own.
 BOOKKEEPING = frozenset({"op_role", "op_role_var", "op_namescope", "op_callstack", "op_device"})
 
-# Stands before the names of gradients in a second backward pass, where the first one took theirs.
+# Prefix of gradient names in a second backward pass, if the first one took the plain names.
 PASS = "grad/"
 
-# Ends the names of what a recomputed segment writes again: ``x`` becomes ``x.subprog_0``.
+# Suffix of the names that a recomputed segment writes: ``x`` becomes ``x.subprog_0``.
 _AGAIN = re.compile(r"\.subprog_\d+$")
 
 PADDLE_2, PADDLE_2_5 = 2_000_000, 2_005_000
@@ -38,7 +38,7 @@ def forward_name(name: str) -> str:
 
 
 def forward_names(name: str) -> Iterator[str]:
-    """What a gradient may be the gradient of, nearest first.
+    """The variables that a name may be the gradient of, nearest first.
 
     A user's variable may have ``@GRAD`` in its name too, or be a gradient itself: the first that exists is meant.
     """
@@ -69,16 +69,16 @@ class OpView:
 
     @property
     def recomputes(self) -> bool:
-        """Whether this is a forward op that a backward pass with checkpoints runs once more."""
+        """Whether this is a forward op repeated by a backward pass with checkpoints."""
         return self.is_backward and any(_AGAIN.search(name) for name in self.output_names())
 
     @property
     def computes_gradients(self) -> bool:
-        """Whether what the op writes are gradients: padding rows are zero in these, and copies of a row elsewhere."""
+        """Whether the op writes gradients: their padding rows are zero, those of other values copies of a row."""
         return self.is_backward and not self.recomputes
 
     def input_names(self) -> list[str]:
-        """The variables that the op reads, slot by slot, without ``@EMPTY@``; repeated ones are repeated."""
+        """The variables that the op reads, slot by slot, without ``@EMPTY@``; repetitions are preserved."""
         return [n for names in self.inputs.values() for n in names if n != EMPTY]
 
     def output_names(self) -> list[str]:
@@ -86,16 +86,16 @@ class OpView:
         return [n for names in self.outputs.values() for n in names if n != EMPTY]
 
     def place(self) -> str:
-        """Which op this is, with the user's line, for messages."""
+        """Identifies the op for messages, with the user's line."""
         line = self.user_line()
         return f"op {self.type} (#{self.index} of block {self.block_idx})" + (f", built at: {line}" if line else "")
 
     def user_line(self) -> str:
-        """The line of the user's script that made this op, or '' where none was recorded."""
+        """The line of the user's script that created this op, or '' if none was recorded."""
         return innermost_user_frame(self.attrs.get("op_callstack") or ())
 
 
-# Where frames of the framework come from, ours and Paddle's.
+# Directories of framework code, ours and Paddle's.
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FRAMEWORK_FOLDERS = (
     os.path.join(_PACKAGES, "fluidjax", ""),
@@ -105,9 +105,9 @@ FRAMEWORK_FOLDERS = (
 
 
 def innermost_user_frame(stack: Sequence[str]) -> str:
-    """The innermost entry of a recorded call stack that is no framework code, on one line.
+    """The innermost entry of a recorded call stack outside framework code, on one line.
 
-    Our stacks start with the innermost call, Paddle's with the outermost; the framework's own frames tell which.
+    Our stacks start with the innermost call, Paddle's with the outermost; the framework's own frames tell them apart.
     """
     files = [i for i, entry in enumerate(stack) if entry.lstrip().startswith("File ")]
     users = [i for i in files if not any(folder in stack[i] for folder in FRAMEWORK_FOLDERS)]
@@ -122,7 +122,7 @@ def innermost_user_frame(stack: Sequence[str]) -> str:
 
 @dataclass
 class OpSpec:
-    """An op about to be written (what a gradient maker returns)."""
+    """An op to be created (the result of a gradient maker)."""
 
     type: str
     inputs: dict[str, list[str]]
@@ -149,7 +149,7 @@ VarOf = Callable[[str], VarView | None]  # the variable of a name, as a block de
 
 @dataclass(frozen=True)
 class VarInfo:
-    """What shape inference found out about one output."""
+    """What shape inference has determined about one output."""
 
     shape: tuple[int, ...] | None = None
     dtype: int | None = None
@@ -158,7 +158,7 @@ class VarInfo:
 
 
 def declared_product(dims: Sequence[int]) -> int:
-    """The product of declared dims as Fluid declares it, unknown ones counted as the -1 they are: -8 of [-1, 8].
+    """The product of declared dims as Fluid computes it, with unknown ones as -1: -8 for [-1, 8].
 
     Any negative size is unknown. Where Fluid's product of several unknown dims looks known, this is -1.
     """
@@ -179,10 +179,10 @@ class BlockView:
 
 @dataclass(frozen=True)
 class ProgramView:
-    """One ProgramDesc: blocks by index, the outermost first; and what it says of who wrote it.
+    """One ProgramDesc: blocks by index, the outermost first; and what it tells about its writer.
 
     Attributes:
-        version: Paddle's number of the writing release, 2006002 for 2.6.2; 0 where it is not told.
+        version: Paddle's number of the writing release, 2006002 for 2.6.2; 0 if unknown.
         op_versions: the versions of ops that differ from their first one (Paddle 2).
     """
 
@@ -197,7 +197,7 @@ class ProgramView:
 
     @property
     def has_scalars(self) -> bool:
-        """Whether a tensor without dims is one: before Paddle 2.5 a single number has the shape [1]."""
+        """Whether tensors without dims are used: before Paddle 2.5, a single number has the shape [1]."""
         return self.version >= PADDLE_2_5
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a variable may hold while a block is lowered. All are pytrees, so they pass through jit and loops."""
+"""The values that variables may have while a block is lowered. All are pytrees, so they pass through jit and loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from lowering.errors import NeedsConcrete
 
-Array = Any  # jax.Array or numpy.ndarray (a value known while tracing)
+Array = Any  # jax.Array or numpy.ndarray (a value known during tracing)
 
 
 @jax.tree_util.register_dataclass
@@ -28,7 +28,7 @@ class LoDArray:
             number of sequences repeat the last offset. Empty: rows of a padded batch without a LoD.
         nrows: number of valid rows, a traced int32 scalar; None when all rows are valid (exact).
         nseq: number of valid top-level sequences, a traced int32 scalar; None when all are.
-        longest: static upper bounds of the longest sequence, one per level; () when nobody asked for them.
+        longest: static upper bounds of the longest sequence, one per level; () if not requested.
         tight: whether ``longest`` are exact lengths of the longest sequences, not bounds.
     """
 
@@ -41,12 +41,12 @@ class LoDArray:
 
     @property
     def capacity(self) -> int:
-        """The number of rows that ``data`` has room for, padding included; static."""
+        """The number of rows that fit into ``data``, including padding; static."""
         return self.data.shape[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of ``data``, padding rows included."""
+        """The shape of ``data``, including padding rows."""
         return self.data.shape
 
     @property
@@ -56,11 +56,11 @@ class LoDArray:
 
     @property
     def padded(self) -> bool:
-        """Whether some rows may be padding: how many are valid is then known only to the run."""
+        """Whether some rows may be padding: the number of valid ones is then known only to the run."""
         return self.nrows is not None
 
     def rows(self) -> Array:
-        """The number of valid rows: a traced scalar, or the capacity when exact."""
+        """The number of valid rows: a traced scalar, or the capacity if exact."""
         return np.int32(self.capacity) if self.nrows is None else self.nrows
 
     def level(self, i: int) -> Array:
@@ -68,18 +68,18 @@ class LoDArray:
         return self.lod[i]
 
     def with_data(self, data: Array) -> LoDArray:
-        """The same LoD and row count over other rows, which must be as many."""
+        """The same LoD and row count for other rows, of the same number."""
         return replace(self, data=data)
 
 
 class Axis(NamedTuple):
-    """Where in a ``Wide`` value there is room for more than is there.
+    """An axis along which a ``Wide`` value has spare room.
 
     Attributes:
-        dim: the dim that consists of, or contains, ``room`` places that are ``inner`` elements apart.
-        room: how many places there are.
-        label: what decides how many are taken: axes of one label have equally many.
-        inner: the elements of a place, more than 1 where dims were merged by a reshape.
+        dim: the dim that consists of, or contains, ``room`` positions that are ``inner`` elements apart.
+        room: the number of positions.
+        label: determines how many are used: axes with the same label use the same number.
+        inner: the elements per position, more than 1 if dims were merged by a reshape.
     """
 
     dim: int
@@ -91,11 +91,11 @@ class Axis(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Wide:
-    """A dense array that has room for more along some axes than there is (see ``lowering.engine.wide``).
+    """A dense array with spare room along some axes (see ``lowering.engine.wide``).
 
     Attributes:
-        data: what is in the places that are not taken is finite where all else is, and of no meaning.
-        counts: how many places of each axis are taken, traced int32 scalars.
+        data: the contents of unused positions are finite where all else is, and meaningless.
+        counts: the number of used positions of each axis, traced int32 scalars.
         axes: static.
     """
 
@@ -139,7 +139,7 @@ class SelectedRows:
         return self.values.dtype
 
     def to_dense(self) -> Array:
-        """The matrix [height, ...] with duplicated rows added up."""
+        """The matrix [height, ...] with duplicated rows summed."""
         zeros = jnp.zeros(self.shape, self.values.dtype)
         return zeros.at[self.rows].add(self.values, mode="drop")
 
@@ -149,9 +149,9 @@ class SelectedRows:
 class TensorArray:
     """A LOD_TENSOR_ARRAY.
 
-    Either ``items`` holds the elements one by one (indices known while tracing, any shapes), or ``buffer`` is one
+    Either ``items`` holds the elements one by one (indices known during tracing, any shapes), or ``buffer`` is one
     value whose leaves are stacked on a leading [capacity] axis, of which the first ``length`` are written.
-    ``taken``, in a gradient, flags elements that the gradient of their write has used: the next one starts anew.
+    ``taken``, in a gradient, flags elements that the gradient of their write has used: the next one starts from zero.
     """
 
     items: tuple[Any, ...] | None = ()
@@ -161,12 +161,12 @@ class TensorArray:
 
     @property
     def stacked(self) -> bool:
-        """Whether the elements lie in ``buffer``, on a leading axis, instead of one by one in ``items``."""
+        """Whether the elements are in ``buffer``, on a leading axis, instead of one by one in ``items``."""
         return self.buffer is not None
 
     @property
     def capacity(self) -> int:
-        """How many elements there is room for; of ``items`` as many as there are."""
+        """The number of elements that fit; for ``items``, their number."""
         if self.stacked:
             return jax.tree_util.tree_leaves(self.buffer)[0].shape[0]
         return len(self.items or ())
@@ -175,7 +175,7 @@ class TensorArray:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RankTable:
-    """Sequences of one LoD level sorted by falling length (stable): ``index`` and ``lengths``, int32 [nseq].
+    """Sequences of one LoD level sorted by decreasing length (stable): ``index`` and ``lengths``, int32 [nseq].
 
     ``offsets`` are the level's offsets; ``capacity`` is the static row capacity of the ranked value, which
     ``array_to_lod_tensor`` cannot derive when elements carry LoD; ``longest`` the static bound of the longest length.
@@ -195,8 +195,8 @@ class RankTable:
 class StepScopes:
     """The residuals that a loop saves for its gradient: name -> stacked value, and the number of steps taken.
 
-    ``capacity`` is how many steps there is room for; ``once`` names arrays of which the loop writes each element at
-    most once, before anything reads it; ``ran`` says of a branch whether it ran, where that was known while tracing.
+    ``capacity`` is the number of steps that fit; ``once`` names arrays of which the loop writes each element at
+    most once, before any read; for a branch, ``ran`` tells whether it ran, if that was known during tracing.
     """
 
     saved: dict[str, Any] = field(default_factory=dict)
@@ -213,8 +213,8 @@ class RowCounts:
     """Integers that follow the rows of a padded value: ``rate * nrows + base``, element by element (see ``counts``).
 
     Attributes:
-        nrows: number of valid rows of the value that is counted, a traced scalar.
-        capacity: how many there is room for.
+        nrows: number of valid rows of the counted value, a traced scalar.
+        capacity: the number of rows that fit.
         rate, base: the elements in row-major order.
         shape, dtype: of the integers.
     """
@@ -228,7 +228,7 @@ class RowCounts:
 
     @property
     def data(self) -> Array:
-        """The true numbers, traced."""
+        """The actual numbers, traced."""
         rate, base = (np.asarray(v, self.dtype).reshape(self.shape) for v in (self.rate, self.base))
         return jnp.asarray(rate) * jnp.asarray(self.nrows).astype(self.dtype) + base
 
@@ -236,14 +236,14 @@ class RowCounts:
         return self.data
 
     def at(self, rows: int) -> np.ndarray:
-        """The numbers for so many rows."""
+        """The numbers for a given number of rows."""
         return (np.asarray(self.rate, np.int64) * rows + np.asarray(self.base)).astype(self.dtype).reshape(self.shape)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Form:
-    """Stands for an array of which only the shape and the dtype are asked: it takes no memory on any device."""
+    """Represents an array of which only the shape and the dtype are used: it takes no memory on any device."""
 
     shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: np.dtype = field(metadata={"static": True})
@@ -256,7 +256,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Meta:
-    """Shape, dtype and LoD of a value whose numbers a gradient rule does not read."""
+    """Shape, dtype and LoD of a value whose elements a gradient rule does not read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -267,14 +267,14 @@ class Meta:
     tight: bool = False
 
     def like(self, data: Array) -> Any:
-        """``data`` with the rows and the LoD of the value, where it has any."""
+        """``data`` with the rows and the LoD of the value, if it has any."""
         if not self.lod and self.nrows is None:
             return data
         return LoDArray(data, self.lod, self.nrows, self.nseq, self.longest, self.tight)
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether the value is known while tracing."""
+    """Whether the value is known during tracing."""
     return isinstance(value, (np.ndarray, np.generic))
 
 
@@ -303,7 +303,7 @@ def row_mask(x: LoDArray, ndim: int | None = None) -> Array:
 def fill_padding(data: Array, nrows: Array | None, *, backward: bool) -> Array:
     """Re-establish the padding invariant: copies of row 0 in a forward value (I1), zeros in a gradient (I2).
 
-    Row 0 of an all-empty batch is itself padding and must be finite; it is kept as it is.
+    Row 0 of an all-empty batch is itself padding and must be finite; it is kept unchanged.
     """
     if nrows is None or data.shape[0] == 0:
         return data
@@ -313,7 +313,7 @@ def fill_padding(data: Array, nrows: Array | None, *, backward: bool) -> Array:
 
 
 def taken(value: Wide) -> np.ndarray:
-    """What is there of a wide value, on the host."""
+    """The used part of a wide value, on the host."""
     data = np.asarray(value.data)
     shape = list(data.shape)
     for axis, count in sorted(zip(value.axes, value.counts, strict=True), key=lambda pair: -pair[0].inner):
@@ -339,7 +339,7 @@ def exact(value: Any) -> Any:
 
 
 def valid_rows(value: LoDArray) -> tuple[Any, list[np.ndarray]]:
-    """(valid rows, offsets of each level without padding sequences), on the host; rows being differentiated stay."""
+    """(valid rows, offsets of each level without padding sequences), on the host; rows under differentiation stay."""
     levels = [np.asarray(level, np.int32) for level in value.lod]
     if levels:
         count = len(levels[0]) - 1 if value.nseq is None else int(value.nseq)
@@ -351,7 +351,7 @@ def valid_rows(value: LoDArray) -> tuple[Any, list[np.ndarray]]:
 
 
 def concrete(value: Any, what: str) -> np.ndarray:
-    """``value`` as a host array; NeedsConcrete when it depends on data that only the running program knows."""
+    """``value`` as a host array; NeedsConcrete if it depends on data known only to the running program."""
     if is_concrete(value) or isinstance(value, (int, float, bool, list, tuple)):
         return np.asarray(value)
     data = value.data if isinstance(value, LoDArray) else value

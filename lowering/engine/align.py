@@ -1,4 +1,4 @@
-"""Ragged values that meet in a row-wise op with unequal room for padding."""
+"""Ragged values of different capacities that meet in a row-wise op."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ UNEVEN = "its ragged inputs do not have equally many rows"
 
 
 def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -> SlotValues:
-    """``values`` with the padded ones cut to the least capacity among them, for an op that works row by row.
+    """``values`` with the padded ones cut to the smallest capacity among them, for an op that works row by row.
 
-    Equally many valid rows fit into each of them. That they are equally many, the run tells: where they are not, the
-    executor runs the op on exact rows, which fail as they would without padding.
+    The same number of valid rows fits into each. Whether they do have the same number, the run checks: if not, the
+    executor runs the op on unpadded rows, which fail as they would without padding.
     """
     padded = [v for v in flat(values) if is_padded(v)]
     counts, capacities = {id(v.nrows) for v in padded}, {v.capacity for v in padded}
@@ -42,10 +42,10 @@ def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -
 
 
 class FedRows:
-    """The row counts that a trace was given: which of them have to be equal, as rows are paired.
+    """The row counts that a trace was given, and which of them must be equal because rows are paired.
 
     Attributes:
-        pairs: positions among the inputs of the trace; and what to raise where their row counts differ.
+        pairs: positions among the inputs of the trace, and the error to raise if their row counts differ.
     """
 
     def __init__(self, inputs: Sequence[Any] = ()):
@@ -53,14 +53,14 @@ class FedRows:
         self.pairs: dict[tuple[int, int], NeedsExact] = {}
 
     def expect_equal(self, op: OpView, values: Sequence[LoDArray]) -> None:
-        """Note that ``op`` pairs the rows of these values."""
+        """Record that ``op`` pairs the rows of these values."""
         at = sorted({self._known[id(v.nrows)][0] for v in values if id(v.nrows) in self._known})
         for pair in pairwise(at):
             self.pairs.setdefault(pair, NeedsExact(UNEVEN).asked_by(op))
 
 
 def check_pairs(pairs: Mapping[tuple[int, int], NeedsExact], inputs: Sequence[Any]) -> None:
-    """Raise NeedsExact where inputs whose rows are paired do not have equally many, as far as the host knows."""
+    """Raise NeedsExact if inputs whose rows are paired have different numbers of rows, as far as the host knows."""
     for (a, b), need in pairs.items():
         counts = [v.nrows for v in (inputs[a], inputs[b]) if is_padded(v) and is_concrete(v.nrows)]
         if len(counts) == 2 and counts[0] != counts[1]:
@@ -68,7 +68,7 @@ def check_pairs(pairs: Mapping[tuple[int, int], NeedsExact], inputs: Sequence[An
 
 
 def regrown(values: SlotValues, results: SlotValues) -> SlotValues:
-    """Gradients with the capacity that their forward values had before they were cut; the added rows are zero."""
+    """Gradients with the capacity that their forward values had before they were cut; added rows are zero."""
     for slot, result in results.items():
         forward = values.get(slot.removesuffix(GRAD)) if slot.endswith(GRAD) else None
         if isinstance(forward, LoDArray) and is_padded(result) and result.capacity < forward.capacity:

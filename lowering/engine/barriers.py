@@ -1,9 +1,9 @@
 """Keeping recomputed segments apart from their originals.
 
-A program written by ``append_backward(checkpoints=...)`` runs parts of its forward ops a second time, on variables that
-are named ``<name>.subprog_<n>``. To XLA both runs are the same expression: it would merge them and keep the first one's
-values alive, which is what recomputing is to avoid. So what a recomputed segment reads passes an optimization barrier
-together with the gradient that was computed last: the second run has operands of its own, and cannot start earlier.
+A program written by ``append_backward(checkpoints=...)`` repeats parts of its forward ops, on variables named
+``<name>.subprog_<n>``. To XLA both runs are the same expression: it would merge them and keep the first one's values
+alive, which recomputation is meant to avoid. So what a recomputed segment reads passes through an optimization barrier
+together with the gradient computed last: the second run has operands of its own, and cannot start earlier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Env = MutableMapping[str, Any]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Ops [begin, end) of a block recompute; they read ``reads`` from outside, after ``after`` was computed."""
+    """Ops [begin, end) of a block recompute; they read ``reads`` from outside, once ``after`` has been computed."""
 
     block_idx: int
     begin: int
@@ -57,10 +57,10 @@ def _last_gradient(ops: Sequence[OpView]) -> tuple[str, ...]:
 
 
 def separate(segment: Recomputed, env: Env, program: ProgramView, platform: str) -> dict[str, Any]:
-    """Values for what ``segment`` reads (parameters apart) that exist only after the gradient before it.
+    """Values for what ``segment`` reads (except parameters) that exist only after the gradient before it.
 
     On CPU, XLA drops optimization barriers before it orders instructions and would run the segment early; there the
-    values pass a select whose condition reads the gradient, and is true for every number.
+    values pass through a select whose condition reads the gradient and is true for every number.
     """
     held = {name: env[name] for name in segment.reads if name in env and _varies(segment, env[name], program, name)}
     ties = [leaf for name in segment.after for leaf in jax.tree_util.tree_leaves(env.get(name)) if leaf.size]
@@ -72,7 +72,7 @@ def separate(segment: Recomputed, env: Env, program: ProgramView, platform: str)
 
 
 def _varies(segment: Recomputed, value: Any, program: ProgramView, name: str) -> bool:
-    """Whether ``value`` is computed in this run: neither known while tracing nor a parameter."""
+    """Whether ``value`` is computed in this run: neither known during tracing nor a parameter."""
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(value)):
         return False
     var = program.find_var(segment.block_idx, name)

@@ -1,4 +1,4 @@
-"""Calling one op's rule on values: slots in, slots out, LoD and padding rows taken along."""
+"""Calling one op's rule on values: slots in, slots out, with LoD and padding rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lowering.values import (
     is_padded,
 )
 
-# Values larger than this are not worth folding while tracing: they would be embedded in the executable.
+# Larger values are not folded during tracing: they would be embedded in the executable.
 FOLD_LIMIT = 64
 
 
@@ -53,10 +53,10 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any], program: Pr
 
 
 def _as_gradient(name: str, value: Any, program: ProgramView) -> Any:
-    """A value that is read as a gradient and that no backward op wrote: what was given as ``target_gradients``.
+    """A value read as a gradient that no backward op wrote, because it was given as ``target_gradients``.
 
-    The padding rows of any other value are copies of a valid row; those of a gradient have to be zero. Gradient slots
-    read gradients, and every slot of a plain op that a backward pass uses to move them.
+    The padding rows of any other value are copies of a valid row; those of a gradient must be zero. Gradient slots
+    read gradients, as does every slot of a plain op that a backward pass uses to move them.
     """
     if not isinstance(value, LoDArray) or not value.padded or name in program.gradients:
         return value
@@ -139,7 +139,7 @@ def _flat(values: SlotValues) -> list[Any]:
 
 
 def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> LoDArray | None:
-    """The padded value whose rows the outputs follow, after checking that the op may see padding at all."""
+    """The padded value whose rows the outputs follow, after checking that the op supports padding at all."""
     padded = [(s, v) for s in definition.inputs for v in _flat({s.name: values[s.name]}) if is_padded(v)]
     if not padded:
         return None
@@ -187,7 +187,7 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
         return value
     if slot.wants == "meta":
         if isinstance(value, TensorArray):
-            return value  # its elements have shapes, it has none
+            return value  # its elements have shapes, the array has none
         if isinstance(value, SelectedRows):
             return Meta(value.shape, value.dtype)
         if isinstance(value, LoDArray):
@@ -203,7 +203,7 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
         return value if isinstance(value, LoDArray) else LoDArray(value)
     data = data_of(value)
     if isinstance(data, np.ndarray) and is_float(data.dtype) and not definition.fold:
-        return jnp.asarray(data)  # rules index and update what they read; known floats are no shapes or counts
+        return jnp.asarray(data)  # rules index and update what they read; known floats are not shapes or counts
     return data
 
 
@@ -213,7 +213,7 @@ def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any]) -> A
     leaves = jax.tree_util.tree_leaves(args)
     if not all(is_concrete(v) and v.size <= FOLD_LIMIT for v in leaves):
         return definition.fn(*args, **keywords)
-    # What follows from constants stays known while tracing: shapes, indices into arrays and trip counts rest on it.
+    # Results of constants stay known during tracing: shapes, array indices and trip counts depend on them.
     with jax.ensure_compile_time_eval():
         result = definition.fn(*args, **keywords)
         return jax.tree_util.tree_map(_to_host, result)
@@ -245,7 +245,7 @@ def _with_lod(definition: OpDef, values: SlotValues, results: SlotValues, padded
 
 
 def _rows_of(slot: Slot, values: SlotValues, padded: LoDArray | None) -> Any:
-    """The padded value whose rows an output has: a gradient has those of its forward value, where that is read."""
+    """The padded value whose rows an output has; for a gradient, its forward value if that is read."""
     base = values.get(slot.name[: -len(GRAD)]) if slot.name.endswith(GRAD) else None
     if padded is None or base is None:
         return padded
@@ -255,12 +255,12 @@ def _rows_of(slot: Slot, values: SlotValues, padded: LoDArray | None) -> Any:
 
 
 def _each(rows: Any, results: Sequence[Any]) -> Sequence[Any]:
-    """One for each result: its own where there are as many, else the same for all."""
+    """One per result: individual ones if the numbers match, otherwise the same for all."""
     return rows if isinstance(rows, list) and len(rows) == len(results) else [rows] * len(results)
 
 
 def _lod_source(value: Any) -> LoDArray | None:
-    """The value whose LoD is shared: of several in a slot the first, also where only others have one."""
+    """The value whose LoD is shared; if a slot has several, the first, even if only others have a LoD."""
     first = value[0] if isinstance(value, list) and value else value
     return first if isinstance(first, LoDArray) and first.lod else None
 
@@ -275,7 +275,7 @@ def _wrap(result: Any, source: LoDArray | None, padded: LoDArray | None) -> Any:
     rows = result.shape[0] if np.ndim(result) else None
     if padded is not None and rows == padded.capacity:
         return LoDArray(result, lod, padded.nrows, *about)
-    # Rows that are all there keep their LoD only if they are still one row each.
+    # Complete rows keep their LoD only if they are still one row each.
     if source is not None and not source.padded and rows == source.capacity:
         return LoDArray(result, lod, None, *about)
     return result

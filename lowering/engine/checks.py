@@ -1,15 +1,15 @@
-"""What ops insist on about the numbers they read: labels and ids in their range, integer divisors other than zero.
+"""What ops require of the numbers they read: labels and ids within range, non-zero integer divisors.
 
-An op declares it beside its rule with ``@rule.check``: a function of some of the rule's parameters that returns what
-each of them must satisfy. XLA's gathers and scatters clamp, wrap or drop instead of failing, so while a program is
-traced a ``Watch`` turns each demand into
+An op declares this beside its rule with ``@rule.check``: a function of some of the rule's parameters that returns the
+demand on each of them. XLA's gathers and scatters clamp, wrap or drop instead of failing, so during tracing
+a ``Watch`` turns each demand into
 
-- a check on the host before the step, where an op of the outermost block reads fed values as they were fed: a minimum
-  and a maximum of a small array, and nothing in the compiled step;
-- otherwise an int64 [2] flag of the step, (whether it is broken, the first bad value), that loops and branches carry
-  out beside their overflow flags. A branch that is not taken leaves it zero.
+- a check on the host before the step, if an op of the outermost block reads values exactly as fed: a minimum
+  and a maximum of a small array, at no cost to the compiled step;
+- otherwise an int64 [2] flag of the step, (whether it is broken, the first bad value), that loops and branches pass
+  outwards beside their overflow flags. A branch that is not taken leaves it zero.
 
-Gradient ops demand nothing: what they read, their forward op has read before.
+Gradient ops demand nothing: their forward op has already read the same values.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class Demand:
-    """Each of ``values`` has to lie in [low, high), or to be ``but``.
+    """Each of ``values`` must lie in [low, high) or equal ``but``.
 
     Attributes:
-        param: the rule's parameter that the values come from.
-        values: integers; where they are its rows, padding rows count for nothing.
+        param: the parameter of the rule that the values come from.
+        values: integers; if they are the parameter's rows, padding rows are ignored.
         low, high: numbers, arrays that broadcast to ``values``, or None for no bound.
-        but: a value that is admitted besides, such as an ``ignore_index``.
+        but: an additional admissible value, such as an ``ignore_index``.
         nonzero: whether 0 is refused.
     """
 
@@ -54,7 +54,7 @@ class Demand:
     nonzero: bool = False
 
     def broken(self, values: Array) -> Array:
-        """bool, like ``values``: where they do not satisfy the demand."""
+        """bool, like ``values``: where they violate the demand."""
         bad = values == 0 if self.nonzero else np.zeros((), bool)
         if self.low is not None:
             bad = bad | (values < self.low)
@@ -63,7 +63,7 @@ class Demand:
         return bad if self.but is None else bad & (values != self.but)
 
     def plainly_holds(self) -> bool:
-        """Whether the extremes alone, of values on the host, satisfy the demand."""
+        """Whether the extremes of values on the host alone prove that the demand is met."""
         values = self.values
         if not values.size:
             return True
@@ -86,12 +86,12 @@ class Demand:
 
 
 def nonzero(param: str, values: Array) -> list[Demand]:
-    """What a division demands of its divisor: integers are other than 0, and floats are free."""
+    """What a division demands of its divisor: integers must be non-zero, floats are unrestricted."""
     return [Demand(param, values, low=None, nonzero=True)] if np.dtype(values.dtype).kind in "iu" else []
 
 
 def within_lengths(values: Array, lengths: Array | None) -> Array:
-    """``values`` [n, width, ...], zero past the length of each row; as they are where no lengths are given."""
+    """``values`` [n, width, ...], zeroed past the length of each row; unchanged if no lengths are given."""
     if lengths is None:
         return values
     values = values.reshape(values.shape[:2])
@@ -118,7 +118,7 @@ def _demanded(slot: Slot, value: Any) -> Any:
 
 
 def bad_places(demand: Demand, source: Any) -> Array:
-    """Where a demand is broken, padding rows of ``source``, which its values come from, left out."""
+    """Where a demand is broken, ignoring padding rows of ``source``, from which its values come."""
     values = demand.values
     on_host = isinstance(values, np.ndarray)
     bad = demand.broken(values if on_host else values.astype(jnp.int64))
@@ -131,7 +131,7 @@ def bad_places(demand: Demand, source: Any) -> Array:
 
 @dataclass(frozen=True)
 class Fault:
-    """A broken demand of one op, to be told."""
+    """A broken demand of one op, to be reported."""
 
     op: OpView
     variable: str
@@ -156,7 +156,7 @@ def _fault(definition: OpDef, op: OpView, demand: Demand) -> Fault:
 
 
 def _refuse_known(definition: OpDef, op: OpView, values: Mapping[str, Any], found: Sequence[Demand]) -> None:
-    """Raise InvalidArgumentError for the first demand that values on the host do not satisfy."""
+    """Raise InvalidArgumentError for the first demand violated by values on the host."""
     for demand in found:
         if demand.plainly_holds():
             continue
@@ -166,7 +166,7 @@ def _refuse_known(definition: OpDef, op: OpView, values: Mapping[str, Any], foun
 
 
 def source_of(definition: OpDef, demand: Demand, values: Mapping[str, Any]) -> Any:
-    """What the slot holds whose numbers a demand is about."""
+    """The contents of the slot that a demand refers to."""
     slot = definition.slot_of(demand.param)
     return values.get(slot.name) if slot is not None else None
 
@@ -176,9 +176,9 @@ class HostCheck:
     """A check of fed values before a step.
 
     Attributes:
-        fed: for each input slot that is read, the position of its value among a step's inputs.
-        known: values of the other slots, their shapes among them.
-        limits: where every demand is that an input is in [0, high), (its position, high) of each; else none.
+        fed: for each input slot read, the position of its value among the inputs of a step.
+        known: values of the other slots, including their shapes.
+        limits: if every demand is that an input lies in [0, high), the (position, high) of each; otherwise none.
     """
 
     definition: OpDef
@@ -188,7 +188,7 @@ class HostCheck:
     limits: tuple[tuple[int, int], ...]
 
     def __call__(self, inputs: Sequence[Any]) -> None:
-        """Raise InvalidArgumentError where the inputs of a step break the op's demands."""
+        """Raise InvalidArgumentError if the inputs of a step violate the op's demands."""
         if self.limits and all(below(inputs[at], high) for at, high in self.limits):
             return
         check = self.definition.demands
@@ -198,12 +198,12 @@ class HostCheck:
 
 
 def below(value: Any, high: int) -> bool:
-    """Whether all integers, padding rows too, are in [0, high): read as unsigned, negative ones are the largest."""
+    """Whether all integers, including padding rows, are in [0, high): read as unsigned, negatives are the largest."""
     data = value if type(value) is np.ndarray else np.asarray(data_of(value))
     if not data.size:
         return True
     found = data.view(_UNSIGNED[data.itemsize])
-    return bool(found.item(found.argmax()) < high)  # a third of what a maximum of a small array takes
+    return bool(found.item(found.argmax()) < high)  # a third of the time of a maximum over a small array
 
 
 def _on_host(value: Any) -> Any:
@@ -215,12 +215,12 @@ def _on_host(value: Any) -> Any:
 @jax.tree_util.register_static
 @dataclass(eq=False)
 class Watch:
-    """Collects what the ops of one trace demand. A trace may return it: to jit it is no value, but a constant.
+    """Collects the demands of the ops of one trace. A trace may return it: to jit it is a constant rather than a value.
 
     Attributes:
-        inputs: the values that the trace started from and the host knows, by their position among its inputs.
+        inputs: values that the trace started from and the host knows, by position among its inputs.
         on_host: checks of these inputs.
-        faults: what the flags of the step mean, by the name of the flag.
+        faults: the meaning of the step's flags, by flag name.
     """
 
     inputs: Mapping[int, Any] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class Watch:
         self._positions = {id(part): at for at, v in self.inputs.items() for part in (v, data_of(v))}
 
     def see(self, runner: Runner, definition: OpDef, op: OpView, values: Mapping[str, Any]) -> None:
-        """Note what ``op`` demands of its values; InvalidArgumentError where they are known and break it."""
+        """Record the demands of ``op`` on its values; raise InvalidArgumentError if known values violate them."""
         check = definition.demands
         assert check is not None
         runs = runner.interpret or not runner.inside
@@ -249,14 +249,14 @@ class Watch:
             runner.overflow(name, flag_of(demand, source_of(definition, demand, values)))
 
     def parted(self, flags: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
-        """(the first fault as [its number from 1, or 0; the value], or None; flags of overflows) of a whole trace."""
+        """Split the flags of a whole trace: (first fault as [number from 1, or 0; value], or None; overflow flags)."""
         self.inputs, self._positions = {}, {}
         self.faults = {name: fault for name, fault in self.faults.items() if name in flags}
         found = [flags[name] for name in self.faults]
         return _first(found) if found else None, {n: f for n, f in flags.items() if n not in self.faults}
 
     def failure(self, first: np.ndarray) -> InvalidArgumentError | None:
-        """The error of the first fault of a step, as ``parted`` tells it; None when all is well."""
+        """The error of a step's first fault, as returned by ``parted``; None if there is none."""
         number = first.item(0)
         return list(self.faults.values())[number - 1].error(first.item(1)) if number else None
 
@@ -288,7 +288,7 @@ class Watch:
 
 
 def _bounded_by_rows(check: Check, values: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
-    """Whether what is demanded depends on how many rows of a padded value are valid, which a run alone tells."""
+    """Whether a demand depends on how many rows of a padded value are valid, which is known only to a run."""
     ragged = any(slot.wants == "meta" and is_padded(values.get(slot.name)) for slot in check.inputs)
     return ragged and any(isinstance(d.high, jax.core.Tracer) for d in demands(check, values, attrs))
 
@@ -298,7 +298,7 @@ def _traced(demand: Demand) -> bool:
 
 
 def _shapes(value: Any) -> Any:
-    """What stands for a value of which only the shape and dtype are read."""
+    """A placeholder for a value of which only the shape and dtype are read."""
     if isinstance(value, list):
         return [_shapes(v) for v in value]
     return None if value is None else jax.ShapeDtypeStruct(tuple(value.shape), value.dtype)
@@ -314,19 +314,19 @@ def flag_of(demand: Demand, source: Any) -> Array:
 
 
 def _first(flags: Sequence[Array]) -> Array:
-    """int64 [2]: the number of the first flag that is up, from 1, or 0, and its value."""
+    """int64 [2]: the number of the first raised flag, from 1, or 0, and its value."""
     stacked = jnp.stack(flags)
     at = jnp.argmax(stacked[:, 0] != 0)
     return jnp.stack([jnp.where(stacked[at, 0] != 0, at + 1, 0), stacked[at, 1]])
 
 
 def merged(known: Array, new: Array) -> Array:
-    """Two flags of one name as one: of overflows whether there was any, of faults the first."""
+    """Merge two flags of one name: for overflows whether there was any, for faults the first."""
     return known | new if new.dtype == bool else jnp.where(known[0] != 0, known, new)
 
 
 def over_steps(flags: Array) -> Array:
-    """A flag of each step [steps, ...] as one of all."""
+    """Merge a flag per step [steps, ...] into one."""
     if flags.dtype == bool:
         return flags.any()
     return flags[jnp.argmax(flags[:, 0])] if flags.shape[0] else jnp.zeros(2, jnp.int64)

@@ -1,4 +1,4 @@
-"""What a rule may ask for beside its slots and attributes."""
+"""What a rule may query in addition to its slots and attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Env = MutableMapping[str, Any]
 
 
 class Context:
-    """What a rule that asks for ``ctx`` may know beyond its values.
+    """What a rule that takes ``ctx`` may know beyond its values.
 
     Plain rules use ``is_backward``, ``platform``, ``may_widen``, ``arity``, ``wants`` and ``out_var``; block rules also
     ``op``, ``env``, ``runner`` and ``run_block``.
@@ -33,30 +33,30 @@ class Context:
 
     @property
     def platform(self) -> str:
-        """What the step is compiled for: 'cpu', 'gpu' or 'tpu'."""
+        """The platform that the step is compiled for: 'cpu', 'gpu' or 'tpu'."""
         return self.runner.platform
 
     @property
     def release(self) -> int:
-        """The release of Paddle that wrote the program, as 2006002; 0 where it is not told."""
+        """The release of Paddle that wrote the program, as 2006002; 0 if unknown."""
         return self.runner.program.version
 
     @property
     def may_widen(self) -> bool:
-        """Whether ``sequence_pad`` may make more room than the longest sequence takes (see ``widen``)."""
+        """Whether ``sequence_pad`` may allocate more room than the longest sequence takes (see ``widen``)."""
         return self.op.block_idx == 0 and self.op.index in self.runner.widened
 
     def label(self, offsets: Any) -> Any:
-        """The label of a dim as long as the longest sequence under these offsets; None where it has its true size."""
+        """The label of a dim as long as the longest sequence under these offsets; None if it has its true size."""
         labels = self.runner.labels
         return labels.of(offsets) if labels is not None and self.op.block_idx == 0 else None
 
     def arity(self, slot: str) -> int:
-        """How many variables are bound to an output slot."""
+        """The number of variables bound to an output slot."""
         return len(self.op.outputs.get(slot) or ())
 
     def wants(self, slot: str) -> bool:
-        """Whether some variable takes the output ``slot``."""
+        """Whether any variable receives the output ``slot``."""
         return any(n != EMPTY for n in self.op.outputs.get(slot) or ())
 
     def out_var(self, slot: str, i: int = 0) -> VarView | None:
@@ -76,5 +76,5 @@ def in_place(definition: OpDef, op: OpView) -> frozenset[str]:
 
 
 def special(definition: OpDef, op: OpView, key: Any, ctx: Context) -> dict[str, Any]:
-    """What a rule may ask for beside its slots and attributes."""
+    """What a rule may query in addition to its slots and attributes."""
     return {"key": key, "ctx": ctx, "in_place": in_place(definition, op)}

@@ -1,7 +1,7 @@
-"""Integers that follow the rows of a padded value: its shape, and what a program makes of that by sums and products.
+"""Integers that follow the rows of a padded value: its shape, and sums and products that a program computes from it.
 
-How many rows are valid, only a run knows; how many there is room for, the trace knows. A tensor whose first dim is such
-a count can therefore be padded like the rows that are counted. Counts live in the outermost block; loops, branches and
+The number of valid rows is known only to a run; the trace knows the capacity. A tensor whose first dim is such
+a count can therefore be padded like the rows it counts. Counts exist in the outermost block; loops, branches and
 host ops see plain numbers.
 """
 
@@ -20,17 +20,17 @@ from lowering.errors import NeedsExact
 from lowering.registry import OpDef
 from lowering.values import Array, LoDArray, RowCounts, fill_padding, is_concrete, is_padded
 
-# Row counts at which an op that is linear in its counts is evaluated: two make the line, the third proves it.
+# Row counts at which an op that is linear in its counts is evaluated: two define the line, the third verifies it.
 _PROBES = (7, 12, 100_003)
 _MOST = 64
 
 
 class RowSize(int):
-    """A size that follows the rows of a padded value: how many there is room for, as an int; and how many there are.
+    """A size that follows the rows of a padded value: the capacity as an int, together with the actual number.
 
     Attributes:
-        nrows: how many there are, a traced scalar (int32).
-        least: how many there are without rows.
+        nrows: the actual number, a traced scalar (int32).
+        least: the number if there are no rows.
     """
 
     nrows: Array
@@ -38,10 +38,10 @@ class RowSize(int):
 
     @staticmethod
     def of(counts: RowCounts, rate: int, base: int) -> RowSize:
-        """The size rate * rows + base: at capacity as an int, for the valid rows, and not below 0, in ``nrows``.
+        """The size rate * rows + base: at capacity as an int; for the valid rows, and not below 0, in ``nrows``.
 
         Raises:
-            NeedsExact: fewer rows make the size larger, so that there is not room for all at capacity.
+            NeedsExact: the size shrinks as rows are added, so the capacity does not bound it.
         """
         if rate < 0:
             raise NeedsExact("a size that falls as rows are added")
@@ -51,10 +51,10 @@ class RowSize(int):
         return size
 
     def within(self, first: int, last: int) -> RowSize:
-        """How many of the places ``first`` to ``last`` lie before this one.
+        """How many of the positions ``first`` to ``last`` lie before this one.
 
         Raises:
-            NeedsExact: this place may be negative, which counts from the end.
+            NeedsExact: this position may be negative, which counts from the end.
         """
         if self.least < 0:
             raise NeedsExact("a bound that may be negative")
@@ -78,12 +78,12 @@ def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:
 
 
 def plain(value: Any) -> Any:
-    """Counts as the traced numbers that they are; anything else as it is."""
+    """Counts as the traced numbers that they are; anything else unchanged."""
     return value.data if isinstance(value, RowCounts) else value
 
 
 def with_rows(data: Array, dims: Sequence[int]) -> Any:
-    """``data`` [dims] as rows that follow those counted by ``dims[0]``; as it is where no dim is a count.
+    """``data`` [dims] as rows that follow those counted by ``dims[0]``; unchanged if no dim is a count.
 
     Raises:
         NeedsExact: another dim is a count, and only dim 0 can be padded.
@@ -105,17 +105,17 @@ def flat(values: SlotValues) -> Iterator[Any]:
 
 
 def each(values: SlotValues, change: Callable[[Any], Any]) -> SlotValues:
-    """``values`` with each value changed."""
+    """``values`` with a function applied to each value."""
     return {s: [change(v) for v in value] if isinstance(value, list) else change(value) for s, value in values.items()}
 
 
 def follows_rows(value: Any) -> bool:
-    """Whether what a value is depends on how many rows of a padded value are valid."""
+    """Whether a value depends on how many rows of a padded value are valid."""
     return isinstance(value, RowCounts) or is_padded(value)
 
 
 def counted(definition: OpDef, run: Callable[[SlotValues], SlotValues], values: SlotValues) -> SlotValues | None:
-    """The results of an op that is linear in its integers, given row counts, as counts again; None if they are none.
+    """Results of an op that is linear in its integers, given row counts, as counts again; None if they are not counts.
 
     Args:
         run: the op on known values.
@@ -138,7 +138,7 @@ def _at(value: Any, rows: int) -> Any:
 
 
 def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
-    """The counts that take these values at the probed numbers of rows; None where no line goes through them."""
+    """The counts with these values at the probed numbers of rows; None if they are not linear."""
     if any(v.shape != at[0].shape or not np.issubdtype(v.dtype, np.integer) for v in at):
         return None
     first, second, third = (v.astype(np.int64) for v in at)
@@ -154,7 +154,7 @@ def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
 
 @contextmanager
 def without_counts(env: MutableMapping[str, Any]) -> Iterator[None]:
-    """Counts among these values are plain numbers meanwhile; those that nobody replaces are counts again afterwards."""
+    """Counts among these values are temporarily plain numbers; those not replaced become counts again afterwards."""
     held = {name: value for name, value in env.items() if isinstance(value, RowCounts)}
     numbers = {name: value.data for name, value in held.items()}
     env.update(numbers)

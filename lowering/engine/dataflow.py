@@ -1,18 +1,18 @@
-"""What ops and blocks read and write: the one answer that plans, pruning, recomputation and loops share.
+"""What ops and blocks read and write: the analysis shared by plans, pruning, recomputation and loops.
 
-An op reads a variable through an input slot, in a block that it runs, or through an output slot from whose variable it
-goes on (``OpDef.continues``). It writes one through an output slot, in a block that it runs, or through an input slot
-that it changes (``OpDef.updates``, ``OpDef.changes``). In a compiler's words these are uses and definitions. An op
-kills a variable if it surely gives all of it another value: a block that may not run kills nothing around it, nor does
+An op reads a variable through an input slot, in a block that it runs, or through an output slot whose variable it
+continues from (``OpDef.continues``). It writes one through an output slot, in a block that it runs, or through an input
+slot that it changes (``OpDef.updates``, ``OpDef.changes``). In compiler terms these are uses and definitions. An op
+kills a variable if it is certain to replace its entire value: a block that may not run kills nothing outside, nor does
 a write of one element of an array.
 
-What must hold: a run of an op looks up no name but its uses and changes no name but its definitions; when it has run,
-every name that it kills has a new value, or none at all. An analysis may overstate uses and
+Invariant: when an op runs, it looks up no name other than its uses and changes no name other than its definitions;
+afterwards, every name that it kills has a new value, or none at all. An analysis may overstate uses and
 definitions, never kills.
 
-Names are those of the block that the op stands in. What a block declares is its own, and so is, for a gradient block,
-what its forward block declares: that comes out of step scopes. The gradients inside a gradient block are those of its
-backward pass, whatever the names mean outside; they enter and leave by the slots of the op.
+Names are those of the block that contains the op. Variables declared by a block are its own, and so are, for a gradient
+block, those declared by its forward block, which come out of step scopes. The gradients inside a gradient block belong
+to its backward pass, whatever the names mean outside; they enter and leave by the slots of the op.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from lowering.registry import OpDef, get_op, has_op
 # Ops that only mark where values enter and leave; the executor does their work.
 MARKERS = frozenset({"feed", "fetch", "read", "create_py_reader", "create_double_buffer_reader"})
 
-# Ops whose block may not run: what it writes around it may keep the value that it had.
+# Ops whose block may not run: outer variables that it writes may keep their values.
 GUARDED = frozenset({"while", "conditional_block", "conditional_block_infer"})
 
 
 class Use(IntEnum):
-    """How much of a variable an op reads, each with all that stands before it."""
+    """How much of a variable an op reads; each level includes the previous ones."""
 
-    HINT = 1  # looked at where it is there, to find a structure; the op does without
+    HINT = 1  # inspected if present, to find a structure; the op can do without it
     SHAPE = 2  # shape, dtype and LoD
     DATA = 3
 
@@ -57,7 +57,7 @@ def sub_blocks(op: OpView) -> list[int]:
 
 
 def uses(program: ProgramView, op: OpView) -> Uses:
-    """What an op reads, in order; of what its blocks read, the names around them."""
+    """What an op reads, in order; of what its blocks read, the outer names."""
     definition = _definition(op)
     found: Uses = {}
     for slot, names in op.inputs.items():
@@ -72,7 +72,7 @@ def uses(program: ProgramView, op: OpView) -> Uses:
 
 
 def definitions(program: ProgramView, op: OpView) -> list[str]:
-    """What an op may write, in order; of what its blocks write, the names around them."""
+    """What an op may write, in order; of what its blocks write, the outer names."""
     found = dict.fromkeys([*op.output_names(), *_changed_inputs(op)])
     for idx in sub_blocks(op):
         found.update(dict.fromkeys(_definitions_around(program, op, idx)))
@@ -80,7 +80,7 @@ def definitions(program: ProgramView, op: OpView) -> list[str]:
 
 
 def kills(program: ProgramView, op: OpView) -> set[str]:
-    """What surely has another value after an op, all of it."""
+    """What is certain to be replaced entirely by an op."""
     definition = _definition(op)
     continued = definition.continues if definition is not None else ()
     sure = {n for slot, names in op.outputs.items() if slot not in continued for n in names if n != EMPTY}
@@ -90,14 +90,14 @@ def kills(program: ProgramView, op: OpView) -> set[str]:
 
 
 def needs(program: ProgramView, op: OpView) -> Uses:
-    """What has to have its value before an op: what it uses, and what it may leave as it was."""
+    """What must have its value before an op: what it uses, and what it may leave unchanged."""
     found, killed = uses(program, op), kills(program, op)
     _add(found, {n: Use.DATA for n in definitions(program, op) if n not in killed})
     return found
 
 
 def flow(program: ProgramView, ops: Iterable[OpView]) -> tuple[Uses, list[str]]:
-    """(what ``ops`` need from before the first of them, what they may write), each in order."""
+    """(what ``ops`` need before the first of them, what they may write), each in order."""
     needed: Uses = {}
     written: dict[str, None] = {}
     killed: set[str] = set()
@@ -109,7 +109,7 @@ def flow(program: ProgramView, ops: Iterable[OpView]) -> tuple[Uses, list[str]]:
 
 
 def block_uses(program: ProgramView, idx: int) -> Uses:
-    """What block ``idx`` reads before it gives it another value; the block's own variables are among it."""
+    """What block ``idx`` reads before it replaces the value; the block's own variables are included."""
     found: Uses = {}
     killed: set[str] = set()
     for op in program.blocks[idx].ops:
@@ -119,7 +119,7 @@ def block_uses(program: ProgramView, idx: int) -> Uses:
 
 
 def all_writes(program: ProgramView, idx: int) -> set[str]:
-    """Every name that block ``idx`` or a block inside it writes, the blocks' own variables among them."""
+    """Every name that block ``idx`` or a nested block writes, including the blocks' own variables."""
     found: set[str] = set()
     for op in program.blocks[idx].ops:
         found.update(op.output_names(), _changed_inputs(op))
@@ -129,13 +129,13 @@ def all_writes(program: ProgramView, idx: int) -> set[str]:
 
 
 def _definition(op: OpView) -> OpDef | None:
-    """What is known of the op; a program that is only analyzed may hold ops that nobody has registered."""
+    """The op's definition; a program that is only analyzed may contain unregistered ops."""
     return get_op(op.type) if has_op(op.type) else None
 
 
 def _slot_use(definition: OpDef | None, op: OpView, slot: str) -> Use:
     if op.type == "read_from_array" and slot == "X_W":
-        return Use.HINT  # the gradient of a write knows the element's structure from the gradient array, too
+        return Use.HINT  # the gradient of a write also knows the element's structure from the gradient array
     spec = definition.input(slot) if definition is not None else None
     return Use.SHAPE if spec is not None and spec.wants == "meta" else Use.DATA
 
@@ -154,7 +154,7 @@ def _changed_inputs(op: OpView) -> list[str]:
 
 
 def _is_around(program: ProgramView, op: OpView, idx: int, name: str) -> bool:
-    """Whether ``name`` in block ``idx`` of ``op`` means a variable around the block."""
+    """Whether ``name`` in block ``idx`` of ``op`` refers to an outer variable."""
     block = program.blocks[idx]
     if name in block.vars:
         return False
@@ -169,6 +169,6 @@ def _definitions_around(program: ProgramView, op: OpView, idx: int) -> Iterator[
 
 
 def _forward_variables(program: ProgramView, op: OpView) -> Iterator[str]:
-    """The declared variables that the gradients in the op's slots are gradients of."""
+    """The declared variables to which the gradients in the op's slots belong."""
     for gradient in [*op.input_names(), *op.output_names()]:
         yield from (n for n in forward_names(gradient) if program.find_var(op.block_idx, n) is not None)

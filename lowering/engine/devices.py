@@ -1,4 +1,4 @@
-"""What of a program differs between devices that run it: each over its share of the batch, all with the same state."""
+"""How a program differs between the devices that run it, each on its share of the batch, all with the same state."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Devices:
     """How a program is run on several devices.
 
     Attributes:
-        count: how many there are.
+        count: the number of devices.
         loss_scale: the loss's gradient on each; None leaves it to the user, who feeds it.
         sync_batch_norm: whether batches are normalised over all devices.
-        processes: how many processes have as many devices each; gradients are summed over all of them.
+        processes: the number of processes with as many devices each; gradients are summed over all of them.
     """
 
     count: int
@@ -33,9 +33,9 @@ class Devices:
 
 
 def on_device(name: str, device: int, own: Collection[str]) -> str:
-    """The name of a variable that each device has for itself.
+    """The name of a variable of which each device has its own.
 
-    A gradient of such a variable is named after it, so that one is found from the other on every device.
+    Its gradient is named after it, so that one can be found from the other on every device.
     """
     if device == 0:
         return name
@@ -56,12 +56,12 @@ def sums_of(program: ProgramView) -> dict[str, int]:
 
 
 def starts_backward(op: OpView) -> bool:
-    """Whether an op makes the loss's gradient."""
+    """Whether an op creates the loss's gradient."""
     return int(op.attrs.get("op_role", 0)) == ROLE_BACKWARD | ROLE_LOSS
 
 
 def own_of(program: ProgramView, devices: Devices, sums: Mapping[str, int], fed: Collection[str]) -> frozenset[str]:
-    """What differs between devices: what they are fed or draw, and all that follows from it but for the sums."""
+    """What differs between devices: what they are fed or draw, and everything computed from it except the sums."""
     own = {*fed, *sums}
     ops = [op for op in program.blocks[0].ops if op.type not in MARKERS and not starts_backward(op)]
     while True:
@@ -75,7 +75,7 @@ def own_of(program: ProgramView, devices: Devices, sums: Mapping[str, int], fed:
 
 
 def differs(program: ProgramView, op: OpView, own: Collection[str], sums: Mapping[str, int]) -> bool:
-    """Whether an op has to run on each device."""
+    """Whether an op must run on each device."""
     read = (n for n, use in uses(program, op).items() if use > Use.HINT)
     before = (n for n in read if n in own and sums.get(n, op.index) >= op.index)
     written = (n for n in definitions(program, op) if n in own and sums.get(n, op.index) >= op.index)
@@ -83,25 +83,25 @@ def differs(program: ProgramView, op: OpView, own: Collection[str], sums: Mappin
 
 
 def is_joint(op: OpView, devices: Devices) -> bool:
-    """Whether an op takes the batches of all devices for one, and leaves the same statistics on all."""
+    """Whether an op treats the batches of all devices as one, and leaves the same statistics on all."""
     running = op.attrs.get("use_global_stats") or (op.attrs.get("is_test") and not op.attrs.get("trainable_statistics"))
     return devices.sync_batch_norm and op.type == "batch_norm" and not running
 
 
 def is_joint_gradient(op: OpView, devices: Devices) -> bool:
-    """Whether an op is the gradient of one that took the batches of all devices for one."""
+    """Whether an op is the gradient of one that treats the batches of all devices as one."""
     return devices.sync_batch_norm and op.type == "batch_norm_grad" and not op.attrs.get("use_global_stats")
 
 
 def draws(program: ProgramView, op: OpView) -> bool:
-    """Whether an op draws numbers that no seed of its own fixes."""
+    """Whether an op draws numbers that are not fixed by a seed of its own."""
     if "key" in get_op(op.type).special and not op.attrs.get("seed"):
         return True
     return any(draws(program, inner) for idx in sub_blocks(op) for inner in program.blocks[idx].ops)
 
 
 def loss_gradient(program: ProgramView, devices: Devices, op: OpView) -> list[OpView]:
-    """What makes the loss's gradient on each device, instead of ``op``; nothing where the user feeds it."""
+    """What creates the loss's gradient on each device, in place of ``op``; nothing if the user feeds it."""
     found = []
     for name in op.output_names() if devices.loss_scale is not None else ():
         variable = program.find_var(0, name)
@@ -112,7 +112,7 @@ def loss_gradient(program: ProgramView, devices: Devices, op: OpView) -> list[Op
 
 
 class Writer:
-    """Writes the ops of several devices, in the order of the program's own."""
+    """Writes the ops of several devices, in the order of the program."""
 
     def __init__(self, program: ProgramView, devices: Devices, sums: Mapping[str, int], own: frozenset[str]):
         self._program = program
@@ -151,5 +151,5 @@ class Writer:
         self._add(op)
 
     def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
-        """The sum of a gradient over the devices; ``roles`` are the attributes of where it comes from."""
+        """The sum of a gradient over the devices; ``roles``: the attributes of the op it comes from."""
         raise NotImplementedError

@@ -1,15 +1,15 @@
-"""Parameters that are divided among devices: which, along which axis, and what is done on parts of them.
+"""Parameters divided among devices: which ones, along which axis, and what is computed on parts of them.
 
-A table that ids look rows up in is divided by rows, what products multiply by by columns; so is all that updates keep
-for them in the same shape. Their ops work on the parts: each device has the ids, or the rows, of all of them, and gives
-back what the others need::
+A look-up table is divided by rows, the matrix of a product by columns, and so is any optimizer state
+of the same shape. Their ops work on the parts: each device receives the ids, or the rows, of all of them, and returns
+what the others need::
 
     ids  = all devices' ids                   x   = all devices' rows
     rows = those in the part, zeros else      out = x w, of all rows some columns
     out  = the sums of this device's rows     out = of this device's rows all columns
 
-What each device has of the gradient is then the sum over all devices already. Other ops get the whole, put together
-from the parts; what they write of it is cut again. So any program may have any parameter divided.
+Each device's part of the gradient is then already the sum over all devices. Other ops get the whole, assembled
+from the parts, and what they write of it is divided again, so any parameter of any program may be divided.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from lowering.program import ROLE_OPTIMIZE, OpView, ProgramView, VarView
 
 _LOOKUPS = frozenset({"lookup_table", "lookup_table_v2"})
 _PRODUCTS = frozenset({"mul", "matmul"})
-# Updates of one element by what is in its place.
+# Updates of each element by the element at the same position.
 _UPDATES = frozenset(
     "sgd momentum adam adamax adagrad decayed_adagrad adadelta rmsprop ftrl proximal_gd proximal_adagrad".split()
 )
-# Ops whose result has, in each place, what follows from that place of inputs of its shape, and of single numbers.
+# Ops whose result at each position follows from that position of inputs of its shape, and from scalars.
 _ELEMENTWISE = frozenset(
     "abs assign cast clip elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul"
     " elementwise_sub scale sign sqrt square sum".split()
@@ -38,7 +38,7 @@ class Division:
     """How variables are divided.
 
     Attributes:
-        axes: variables that persist -> the axis along which devices have parts of them.
+        axes: persistable variables -> the axis along which they are divided.
         working: the parameters among them whose own ops work on parts.
     """
 
@@ -49,13 +49,13 @@ class Division:
     def of(program: ProgramView, names: Collection[str], count: int, differs: Callable[[OpView], bool]) -> Division:
         """The division of parameters among ``count`` devices.
 
-        Those that have no axis of which each device gets an equal part stay whole, and so do those of blocks inside.
+        Those without an axis that divides equally stay whole, as do those of nested blocks.
 
         Args:
             program: what all devices run.
             names: the parameters.
-            count: how many devices there are.
-            differs: whether an op has to run on each device.
+            count: the number of devices.
+            differs: whether an op must run on each device.
         """
         block, axes, working = program.blocks[0], {}, set()
         inside = {n for op in block.ops if sub_blocks(op) for n in (*uses(program, op), *definitions(program, op))}
@@ -74,7 +74,7 @@ class Division:
         return Division(axes, frozenset(working))
 
     def worked_on(self, op: OpView) -> str | None:
-        """The parameter that an op, which differs between devices, works on a part of; None where there is none."""
+        """The parameter of which an op, which differs between devices, works on a part; None if there is none."""
         return next((n for n in op.input_names() if n in self.working and (lookup(op, n) or product(op, n))), None)
 
 
@@ -87,7 +87,7 @@ def _is_update(op: OpView) -> bool:
 
 
 def lookup(op: OpView, name: str) -> bool:
-    """Whether an op looks rows up in ``name``, or computes the gradient of that."""
+    """Whether an op looks up rows in ``name``, or computes the gradient of that."""
     return op.type.removesuffix("_grad") in _LOOKUPS and list(op.inputs.get("W", ())) == [name]
 
 
@@ -100,7 +100,7 @@ def product(op: OpView, name: str) -> bool:
 
 
 def in_place(op: OpView, parts: Mapping[str, int], variables: Mapping[str, VarView]) -> list[str] | None:
-    """The inputs that an op takes in parts where it works place by place, so that it may do so on parts; else None."""
+    """The inputs that an op takes in parts if it works by position, so that it may run on parts; else None."""
     if op.type not in _ELEMENTWISE and op.type not in _UPDATES:
         return None
     shaped = [n for n in op.input_names() if n in parts]

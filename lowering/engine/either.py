@@ -1,8 +1,8 @@
-"""Variables that a program's first run finds in another form than every later one: other shapes, or no value yet.
+"""Variables whose form in a program's first run differs from all later runs: another shape, or no value yet.
 
-``auc`` flattens its statistics, ``shuffle_batch`` makes the seed from which it goes on, a table is reshaped in place.
-Two compiled steps, of which the first runs once, would double the time to the second step. Instead the ops that read
-such a variable take both forms, and the rest of the step is the same for both.
+``auc`` flattens its statistics, ``shuffle_batch`` creates the seed it continues from, a table is reshaped in place.
+Two compiled steps, the first of which runs once, would double the time to the second step. Instead, the ops that read
+such a variable handle both forms, and the rest of the step is common.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NeedsOneForm(Exception):
-    """Not an error: what the program makes of a variable in its first form differs from what it makes of the last."""
+    """Not an error: what the program makes of a variable differs between its first form and its later one."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Either:
 
 
 def run_either(runner: Runner, op: OpView, env: MutableMapping[str, Any]) -> dict[str, Any]:
-    """What ``op`` writes: of one form whichever forms it reads, or again of two.
+    """What ``op`` writes: one form, whichever it reads, or two again.
 
     Raises:
         NeedsOneForm: it runs blocks, or raises flags.

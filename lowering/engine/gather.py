@@ -1,8 +1,8 @@
-"""Host ops moved next to each other, so that they cut a program into fewer parts.
+"""Moving host ops together, so that they cut a program into fewer parts.
 
-What asks other processes for values may do so as soon as it can, what only tells them something as late as it can. An
-op passes others that neither read nor write what it writes, nor write what it reads; no host op, and none with blocks,
-passes another.
+Ops that request values from other processes may run as early as possible, ops that only notify them as late as
+possible. An op passes others that neither read nor write what it writes, nor write what it reads; no host op, and no
+op with blocks, passes another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lowering.registry import get_op
 
 
 def gathered(program: ProgramView, ops: Sequence[OpView]) -> list[OpView]:
-    """The ops in an order of the same meaning, with what ``moves`` as early or as late as it can stand."""
+    """The ops in an equivalent order, with those selected by ``moves`` as early or as late as possible."""
     moves = {get_op(op.type).moves for op in ops}
     found = list(ops)
     if "late" in moves:
@@ -26,7 +26,7 @@ def gathered(program: ProgramView, ops: Sequence[OpView]) -> list[OpView]:
 
 
 def _delayed(program: ProgramView, ops: Sequence[OpView], kind: str) -> list[OpView]:
-    """Ops that move one way after all that they can pass; they stay in order among themselves."""
+    """Move ops in one direction past all they can pass; their own order is preserved."""
     found: list[OpView] = []
     waiting: list[OpView] = []
     read: set[str] = set()

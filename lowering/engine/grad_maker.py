@@ -1,4 +1,4 @@
-"""Writing the OpSpecs that compute an op's gradient."""
+"""Creating the OpSpecs that compute an op's gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lowering.errors import LoweringError
 from lowering.program import EMPTY, GRAD, OpSpec, OpView
 from lowering.registry import OpDef, double_gradient, get_op
 
-# Products of two factors: the second derivative by one exists only where a tangent of the other flows in.
+# Products of two factors: the second derivative by one exists only if a tangent of the other flows in.
 _CROSSED = {
     "mul_grad": {"DX": "DDY", "DY": "DDX"},
     "conv2d_grad": {"DInput": "DDFilter", "DFilter": "DDInput"},
@@ -17,24 +17,24 @@ _CROSSED = {
     "conv3d_grad": {"DInput": "DDFilter", "DFilter": "DDInput"},
 }
 
-# What Fluid's slots lack where X is smaller than Out (X@GRAD is a sum then, from which its terms do not follow), or
-# where X has no gradient.
+# What Fluid's slots lack if X is smaller than Out (X@GRAD is then a sum, which does not determine its terms), or
+# if X has no gradient.
 _SUMMED = {"elementwise_div_grad_grad": "Out@GRAD"}
 
 ShapeOf = Callable[[str], tuple[int, ...] | None]
 
 
 class GradMaker:
-    """What a gradient maker knows: the forward op's variables and which of them need no gradient.
+    """What a gradient maker knows: the forward op's variables, and which of them need no gradient.
 
     Attributes:
         op: the forward op.
         attrs: a copy of its attributes.
         grad_block: index of the gradient sub-block that the backward pass has prepared (block ops only), else None.
         grad_to_var: filled in by ``input_grad``: gradient variable -> forward variable.
-        extra: what the backward pass hands over to makers of block ops.
+        extra: what the backward pass passes to makers of block ops.
         forward: for a gradient op that reads results of its forward op, that op.
-        shape_of: the declared shape of a variable; None where nobody knows it.
+        shape_of: the declared shape of a variable; None if unknown.
     """
 
     def __init__(
@@ -56,22 +56,22 @@ class GradMaker:
         self.grad_to_var: dict[str, str] = {}
 
     def regular(self) -> OpSpec:
-        """The grad op that follows from the declared gradient rule, for makers that change a detail of it."""
+        """The grad op that follows from the declared gradient rule, for makers that modify it."""
         definition = get_op(self.op.type)
         gradient = double_gradient(definition)
         assert gradient is not None, f"{self.op.type} declares no gradient rule"
         return _regular(definition, gradient, self)
 
     def input(self, slot: str) -> list[str]:
-        """The forward op's variables in an input slot; [] where it is not bound."""
+        """The forward op's variables in an input slot; [] if unbound."""
         return list(self.op.inputs.get(slot) or ())
 
     def output(self, slot: str) -> list[str]:
-        """The forward op's variables in an output slot; [] where it is not bound."""
+        """The forward op's variables in an output slot; [] if unbound."""
         return list(self.op.outputs.get(slot) or ())
 
     def alike(self, *slots: str) -> bool:
-        """Whether the variables in these input slots are known to have one shape."""
+        """Whether the variables in these input slots are known to have the same shape."""
         shapes = {self.shape_of(name) for slot in slots for name in self.input(slot)}
         return len(shapes) == 1 and None not in shapes
 
@@ -111,15 +111,15 @@ def grad_ops(
 
     Args:
         op: the forward op.
-        no_grad_set: names of gradient variables (``x@GRAD``) that nobody needs.
+        no_grad_set: names of gradient variables (``x@GRAD``) that are not needed.
         grad_block: index of the gradient sub-block, for ops that have one.
-        extra: handed to the maker of a block op.
+        extra: passed to the maker of a block op.
         forward: for a gradient op of which ``saved_slots`` names inputs, the op that computed them.
-        shape_of: the declared shape of a variable; None where nobody knows it.
+        shape_of: the declared shape of a variable; None if unknown.
 
     Returns:
-        (OpSpecs, gradient variable -> forward variable). No ops when the op is not differentiable; one without outputs
-        when no input wants a gradient (its place still decides where sums go; the backward pass drops it).
+        (OpSpecs, gradient variable -> forward variable). No ops if the op is not differentiable; one without outputs
+        if no input needs a gradient (its position still determines where sums go; the backward pass drops it).
     """
     definition = get_op(op.type)
     maker = GradMaker(op, frozenset(no_grad_set), grad_block, extra, forward, shape_of)

@@ -1,9 +1,9 @@
 """Gradients of gradient ops, to any order, by ``jax.vjp`` of the gradient rule.
 
-A gradient rule reads results of its forward op where that saves work: tanh_grad reads Out, layer_norm_grad the
+A gradient rule reads results of its forward op if that saves work: tanh_grad reads Out, layer_norm_grad the
 statistics. These are functions of the forward op's inputs, and a second derivative that held them constant would be
-wrong. So the derived op reads the forward op's inputs as well, and what was saved varies with them: its value is the
-saved one, its derivatives are those of the forward function.
+wrong. So the derived op reads the forward op's inputs as well, and the saved results vary with them: their values are
+the saved ones, their derivatives those of the forward function.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lowering.values import LoDArray, SelectedRows
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the gradient of gradient op ``base`` reads and gives.
+    """What the gradient of gradient op ``base`` reads and computes.
 
     Attributes:
         saved: slots of ``base`` that hold results of its forward op.
@@ -52,7 +52,7 @@ class _Parts:
 
 
 def differentiate(base: OpDef) -> None:
-    """Give gradient op ``base`` a gradient op: it reads what ``base`` reads and the gradients of what it gives."""
+    """Give gradient op ``base`` a gradient op, which reads what ``base`` reads and the gradients of its outputs."""
     parts = _parts(base)
     forward = base.forward
     assert forward is not None
@@ -76,7 +76,7 @@ def differentiate(base: OpDef) -> None:
 
 
 def saved_slots(base: OpDef) -> tuple[str, ...]:
-    """The input slots of a gradient op that hold results of its forward op; none where its gradient is written."""
+    """The input slots of a gradient op that hold results of its forward op; none if its gradient is written by hand."""
     forward = base.forward
     if forward is None or forward.forward is not None or base.has_written_gradient:
         return ()
@@ -106,19 +106,19 @@ def _parts(base: OpDef) -> _Parts:
 
 
 def _varies(slot: Slot, base: OpDef, saved: Iterable[str]) -> bool:
-    """Whether an input of a gradient op gets a gradient: what was differentiable once, and the gradients it reads."""
+    """Whether an input of a gradient op gets a gradient: inputs differentiated before, and gradients it reads."""
     forward = base.forward
     assert forward is not None
     if slot.name in saved or (slot.wants == "meta" and not saved):
         return False
-    if forward.forward is not None:  # of second and higher order: ``diff`` says it, where that was derived
+    if forward.forward is not None:  # of second and higher order: ``diff`` tells, if that was derived
         return not base.diff or slot.param in base.diff
     own = forward.input(slot.name)
     return own is None or own.param in forward.diff
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """The slot of the gradient of ``name``; the same name may stand for one of a lower order already."""
+    """The slot of the gradient of ``name``, unless the name already denotes one of a lower order."""
     free, order = name + GRAD, 2
     while free in taken:
         free, order = f"{name}@{order}{GRAD}", order + 1
@@ -164,10 +164,10 @@ def _rule(parts: _Parts) -> Any:
 
 
 def _forwards(run: Any, start: dict[str, Any], seconds: Mapping[str, Any]) -> dict[str, Any]:
-    """The gradients in forward mode, for rules that loop: jax differentiates a loop of unknown length forwards only.
+    """The gradients in forward mode, for rules with loops: jax differentiates loops of unknown length forwards only.
 
-    The gradient op gives the derivative by x of s(x) = <d_out, f(x)>, and second derivatives are symmetric: what v, the
-    gradients of its results, pull back to x is the derivative of its results along v, and to d_out that of f along v.
+    The gradient op computes the derivative by x of s(x) = <d_out, f(x)>, and second derivatives are symmetric: what v,
+    the gradients of its results, pull back to x is the derivative of its results along v, and to d_out of f along v.
     """
     moves = {
         n: jnp.zeros_like(v) if seconds.get(n + GRAD) is None else _dense(seconds[n + GRAD]) for n, v in start.items()
@@ -182,7 +182,7 @@ def _held(parts: _Parts, env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _forward_again(parts: _Parts, env: Mapping[str, Any], attrs: Mapping[str, Any], special: Any) -> dict[str, Any]:
-    """The forward op's results as functions of its inputs, where the gradient op reads some that have derivatives."""
+    """The forward op's results as functions of its inputs, if the gradient op reads some that have derivatives."""
     held = _held(parts, env)
     forward = parts.base.forward
     if not held or forward is None:
@@ -213,7 +213,7 @@ def _dense(value: Any) -> Any:
 
 
 def _refuse_padding(parts: _Parts, given: Mapping[str, Any]) -> None:
-    """Padding rows are for declared rules; what a forward op saved may have spare rows of its own."""
+    """Padding rows are supported for declared rules; what a forward op saved may have spare rows of its own."""
     values = [v for name, v in given.items() if name not in parts.saved]
     leaves = [leaf for value in values for leaf in (value if isinstance(value, list) else [value])]
     if any(isinstance(v, LoDArray) and v.padded for v in leaves):
@@ -221,7 +221,7 @@ def _refuse_padding(parts: _Parts, given: Mapping[str, Any]) -> None:
 
 
 class _Inner:
-    """The ``ctx`` of a gradient rule inside its own gradient: its outputs are bound as their gradients are."""
+    """The ``ctx`` of a gradient rule inside its own gradient: its outputs are bound like their gradients."""
 
     def __init__(self, outer: Any, seconds: Mapping[str, Any]):
         self._outer = outer
@@ -261,7 +261,7 @@ def _maker(parts: _Parts, definition: OpDef) -> Any:
 
 
 def _recalled(parts: _Parts, maker: GradMaker, slot: str) -> list[str]:
-    """The variables that the forward op has in an input slot which its gradient op does not bind."""
+    """The forward op's variables in an input slot that its gradient op does not bind."""
     forward = parts.base.forward
     assert forward is not None
     if not parts.saved or forward.input(slot) is None:

@@ -1,4 +1,4 @@
-"""What host ops do outside the lowering: the front end provides it, by name."""
+"""What host ops do outside the lowering: services that the front end provides by name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _services: dict[str, Callable[..., Any]] = {}
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
-    """Let ``function`` be what host ops call as ``service(name)``."""
+    """Register ``function`` as what host ops call by ``service(name)``."""
     _services[name] = function
 
 
 def service(name: str) -> Callable[..., Any]:
-    """The function of that name; OpError where no front end provides it."""
+    """The function of that name; OpError if no front end provides it."""
     if name not in _services:
         raise OpError(
             f"the op acts on the host through {name!r}: expected a front end that provides it, found"

@@ -1,4 +1,4 @@
-"""Arrays on the host that a CPU device takes as they are."""
+"""Host arrays that a CPU device can use without a copy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-_ALIGNMENT = 64  # XLA's CPU client copies arrays that begin elsewhere
+_ALIGNMENT = 64  # XLA's CPU client copies arrays that are not aligned to this
 
 
 def zeros(dims: Sequence[int], dtype: Any) -> np.ndarray:
-    """An array of zeros in memory that nothing has touched: large ones cost nothing until they are written.
+    """An array of zeros in untouched memory: even large ones cost nothing until they are written.
 
-    Optimizers begin with two or three zeros for each parameter, more than the parameters that a startup program draws.
+    Optimizers start with two or three zero arrays per parameter, more than the parameters that a startup program draws.
     """
     dtype = np.dtype(dtype)
     size = prod(dims) * dtype.itemsize

@@ -1,4 +1,4 @@
-"""Threefry 2x32 and the distributions drawn from it, in NumPy: nothing is compiled.
+"""Threefry 2x32 and the distributions drawn from it, in NumPy, without any compilation.
 
 Threefry is of J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the rotations, the parity word
 of the key schedule and the 20 rounds, in five groups of four, are theirs.
@@ -7,7 +7,7 @@ A startup program draws each parameter once, and compiling even one kernel takes
 values on the host. The bits are those of ``jax.random`` for the same key. Values are those of the kernels in
 ``random_bits`` up to rounding, because XLA fuses multiplication and addition and has a logarithm of its own.
 
-A host key is a uint32 array [2], which ``jax.random`` takes as well.
+A host key is a uint32 array [2], which ``jax.random`` also accepts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 _WORD = 0xFFFFFFFF
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
-# Values hashed at a time: few enough for the cache, enough to hide the cost of NumPy's calls.
+# Values hashed at a time: few enough for the cache, enough to amortise NumPy's call overhead.
 _BLOCK = 1 << 15
 
 # M. Giles, "Approximating the erfinv function", single precision; highest power first.
@@ -41,12 +41,12 @@ def is_host_key(key: Any) -> bool:
 
 
 def key_of(seed: int) -> np.ndarray:
-    """The host key of a seed: what ``jax.random.key(seed)`` holds."""
+    """The host key of a seed: the contents of ``jax.random.key(seed)``."""
     return np.array([seed >> 32 & _WORD, seed & _WORD], np.uint32)
 
 
 def schedule(first: Any, second: Any) -> Iterator[tuple[tuple[int, ...], Any, Any, int]]:
-    """Five groups of rounds: (rotations, the words of the key that x and y get after them, the number y gets)."""
+    """Five groups of rounds: (rotations, the words of the key added to x and y after them, the number added to y)."""
     words = (first, second, first ^ second ^ _PARITY)
     for turn in range(5):
         yield _ROTATIONS[turn % 2], words[(turn + 1) % 3], words[(turn + 2) % 3], turn + 1
@@ -70,7 +70,7 @@ def _hash(key: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fold_in(key: np.ndarray, data: int) -> np.ndarray:
-    """``jax.random.fold_in`` of a host key: ``_hash`` of one number, in a tenth of the time that NumPy takes for it."""
+    """``jax.random.fold_in`` of a host key: ``_hash`` of one number, in a tenth of NumPy's time for it."""
     first, second = (int(word) for word in key)
     x, y = first, data + second & _WORD
     for rotations, to_x, to_y, turn in schedule(first, second):
@@ -91,7 +91,7 @@ def bits(key: np.ndarray, begin: int, count: int) -> np.ndarray:
     return out
 
 
-# What follows changes its own arrays in place: one that is made anew costs as much as the arithmetic on it.
+# Arrays are changed in place from here on: creating a new one costs as much as the arithmetic on it.
 
 
 def _unit(words: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""What ``host_bits`` draws, to the last bit, in a quarter of the time: by kernels instead of passes over memory.
+"""The draws of ``host_bits``, to the last bit, in a quarter of the time: compiled kernels, not passes over memory.
 
-They take an eighth of a second to compile, so they are for processes that draw many values: a startup program of a
-hundred million parameters. NumPy rounds a product before something is added to it, where XLA fuses the two; so each
-product passes through an exclusive or with zeros that the compiler does not know. The logarithm stays NumPy's.
+They take an eighth of a second to compile, so they are for processes that draw many values: a startup program with a
+hundred million parameters. NumPy rounds a product before adding to it, where XLA fuses the two; so each
+product is XORed with zeros that the compiler cannot see. The logarithm stays NumPy's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from jax import lax
 
 from lowering.engine import host_bits
 
-COUNT = 1 << 17  # what a call makes: few enough for the cache, enough to hide what a call costs
+COUNT = 1 << 17  # values per call: few enough for the cache, enough to amortise the call
 WORTH = 1 << 24  # NumPy draws this many while the kernels compile
 _ZEROS = np.uint32(0)
-# XLA uses half of AVX-512's registers, since these ones once slowed processors down; that takes 1.8 times as long.
+# XLA uses only half of AVX-512's registers, since using them once slowed processors down; that takes 1.8 times as long.
 _kernel = partial(jax.jit, compiler_options={"xla_cpu_prefer_vector_width": 512})
 
 
@@ -58,7 +58,7 @@ def _polynomial(coefficients: tuple[float, ...], w: Any, zeros: Any) -> Any:
 
 @_kernel
 def _deviates(x: Any, log: Any, bound: Any, scale: Any, offset: Any, zeros: Any) -> Any:
-    """erf_inv(x) and what follows; ``log`` is log1p(-x * x)."""
+    """erf_inv(x) and the scaling after it; ``log`` is log1p(-x * x)."""
     w = -log
     tail = _polynomial(host_bits.TAIL, jnp.sqrt(w) - 3, zeros)
     p = jnp.where(w >= 5, tail, _polynomial(host_bits.CENTRE, w - np.float32(2.5), zeros))
@@ -82,18 +82,18 @@ def draw(name: str, key: np.ndarray, begin: int, out: np.ndarray, scale: np.floa
 
 
 class _Cheapest:
-    """Chooses the kernels once the process has drawn, or is known to draw, as much as their compilation is worth."""
+    """Switches to the kernels once the process has drawn, or is known to draw, enough to pay for their compilation."""
 
     def __init__(self) -> None:
         self._drawn = 0
 
     def expect(self, size: int) -> None:
-        """So many values are about to be drawn."""
+        """Announce how many values are about to be drawn."""
         if size > WORTH:
             self._drawn = max(self._drawn, WORTH)
 
     def __call__(self, size: int) -> Callable[..., None]:
-        """What draws so many values: ``draw`` or that of ``host_bits``."""
+        """The function that draws this many values: ``draw`` or that of ``host_bits``."""
         self._drawn += size
         return draw if size > COUNT // 4 and self._drawn > WORTH else host_bits.draw
 

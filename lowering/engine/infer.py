@@ -22,23 +22,23 @@ from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView, forward_nam
 from lowering.registry import Check, OpDef, Slot, get_op, keeps_shape, level_from
 from lowering.values import LoDArray
 
-# Sizes that stand for an unknown dim; both divide well, and what differs between them is unknown.
+# Sizes used for an unknown dim; both have many divisors, and whatever differs between them is unknown.
 PROBES = (5040, 10080)
 _ROWS_PER_SEQUENCE = 420
-_MOST_SIZES = 6  # how many known sizes are tried where the probes do not fit
+_MOST_SIZES = 6  # how many known sizes are tried if the probes do not fit
 
 _Signature = tuple[tuple[str, tuple[tuple[tuple[int, ...], int, int] | None, ...]], ...]
 
 
 def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
-    """What is known of an op's outputs, by variable name; only what is to be set is present.
+    """What is known of an op's outputs, by variable name; only what is to be set is included.
 
     Args:
-        op: the op; its attributes checked.
+        op: the op, its attributes already checked.
         var_of: variable name -> VarView or None.
 
     Raises:
-        OpError: the op rejects the shapes of its inputs, all of them being known, or a known size being too small.
+        OpError: the op rejects the shapes of its inputs, all of which are known, or a known size is too small.
     """
     definition = get_op(op.type)
     try:
@@ -56,7 +56,7 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
 
 
 def _insist(check: Check, op: OpView, var_of: VarOf) -> None:
-    """Raise Misfit where the declared inputs and attributes are not what the op takes; nothing where one is unknown."""
+    """Raise Misfit if the declared inputs and attributes are not what the op takes; do nothing if one is unknown."""
     declared: list[Any] = []
     for slot in check.inputs:
         found = [var_of(n) for n in op.inputs.get(slot.name) or () if n != EMPTY]
@@ -67,7 +67,7 @@ def _insist(check: Check, op: OpView, var_of: VarOf) -> None:
 
 
 def by_probing(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
-    """What the op's own function makes of the probes.
+    """The result of the op's own function on the probes.
 
     Raises:
         OpError: as ``infer_outputs``.
@@ -96,7 +96,7 @@ def _declared(op: OpView, var_of: VarOf) -> tuple[tuple[str, VarView | None], ..
 
 
 def _like_forward(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
-    """A gradient has the shape and dtype of what it is the gradient of, and the LoD level that Fluid declares."""
+    """A gradient has the shape and dtype of the value it belongs to, and the LoD level that Fluid declares."""
     found = {}
     for slot, names in op.outputs.items():
         for place, name in enumerate(names):
@@ -112,7 +112,7 @@ def _like_forward(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, Var
 
 
 def _signature(definition: OpDef, op: OpView, var_of: VarOf) -> _Signature | None:
-    """Shapes, dtypes and LoD levels by slot; None when an input is no plain tensor or not declared."""
+    """Shapes, dtypes and LoD levels by slot; None if an input is undeclared or not a plain tensor."""
     parts = []
     for slot in definition.inputs:
         entries: list[tuple[tuple[int, ...], int, int] | None] = []
@@ -131,9 +131,9 @@ def _signature(definition: OpDef, op: OpView, var_of: VarOf) -> _Signature | Non
 
 
 def _only_updates(definition: OpDef, op: OpView, signature: _Signature) -> bool:
-    """Whether an optimizer op writes only what it reads, all of Param's dtype and of its shape or one number.
+    """Whether an optimizer op writes only what it reads, all of Param's dtype, and of its shape or a single number.
 
-    Nothing follows from such an op, and tracing it for each parameter of a net would be a third of building it.
+    Such an op tells nothing new, and tracing it for each parameter of a net would be a third of building it.
     """
     entries = dict(signature)
     param = (entries.get("Param") or (None,))[0]
@@ -166,10 +166,10 @@ def _infer(type: str, attrs: Any, signature: _Signature, outs: Any, declared: An
 def _with_known_sizes(
     definition: OpDef, attrs: Any, signature: _Signature, outs: Any, declared: Any
 ) -> dict[str, tuple[Any, ...]]:
-    """What is known where unknown dims have to fit known ones, as X [-1, 4] does beside Y [3, 4].
+    """What is known if unknown dims must match known ones, like X [-1, 4] beside Y [3, 4].
 
-    Sizes that other inputs have are tried in the unknown places (one for leading dims, one for the rest). A dim that
-    the first input leaves unknown stays so, as in Fluid.
+    Sizes of other inputs are tried for the unknown dims (one for leading dims, one for the rest). A dim that
+    is unknown in the first input remains unknown, as in Fluid.
     """
     entries = [e[0] for _, listed in signature for e in listed if e]
     known = sorted({d for shape in entries for d in shape if d > 1}, reverse=True)[:_MOST_SIZES]
@@ -229,7 +229,7 @@ def _abstract(slot: Slot, entries: Any, sizes: tuple[int, int]) -> Any:
 
 
 def _abstract_value(entry: tuple[tuple[int, ...], int, int], sizes: tuple[int, int]) -> Any:
-    """``sizes``: of unknown leading dims, and of other unknown ones."""
+    """``sizes``: those of unknown leading dims, and of other unknown dims."""
     shape, dtype, lod_level = entry
     array = jax.ShapeDtypeStruct(tuple(sizes[min(i, 1)] if d < 0 else d for i, d in enumerate(shape)), to_numpy(dtype))
     if not lod_level or not shape:

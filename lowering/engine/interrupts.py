@@ -1,8 +1,8 @@
-"""Signals that wait until what must not be left half done is done."""
+"""Deferring signals until work that must not be interrupted is complete."""
 
 from __future__ import annotations
 
-import _signal  # what module signal wraps takes ten times as long: it makes enum members
+import _signal  # the wrappers of module signal take ten times as long, because they make enum members
 import signal
 import sys
 import threading
@@ -15,11 +15,11 @@ T = TypeVar("T")
 _NUMBERS = sorted(map(int, signal.valid_signals()))
 
 
-_seen: tuple[list[Any], dict[int, Any]] = [], {}  # the handlers of all signals, and those of them in Python
+_seen: tuple[list[Any], dict[int, Any]] = [], {}  # the handlers of all signals, and those written in Python
 
 
 def _handlers() -> dict[int, Any]:
-    """The handlers in Python, by signal. There are 64 signals; which of them have one changes seldom."""
+    """The Python handlers by signal. There are 64 signals, and which of them have one rarely changes."""
     global _seen
     found = list(map(_signal.getsignal, _NUMBERS))
     if found != _seen[0]:
@@ -28,10 +28,10 @@ def _handlers() -> dict[int, Any]:
 
 
 def uninterrupted(function: Callable[[], T]) -> T:
-    """``function()``, during which no signal handler runs; those that became due run after it.
+    """Run ``function()`` with signal handlers deferred; those that became due run afterwards.
 
-    Python runs signal handlers, such as the one that raises KeyboardInterrupt, in the main thread between any two of
-    its steps. jax does not expect that: while it traces, it would go on tracing for ever after.
+    Python runs signal handlers, such as the one that raises KeyboardInterrupt, in the main thread between any two
+    bytecodes. jax does not expect that: interrupted while tracing, it would never stop tracing.
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
@@ -55,6 +55,6 @@ def uninterrupted(function: Callable[[], T]) -> T:
             for number, handler in before.items():
                 _signal.signal(number, handler)
         finally:
-            active = False  # should a handler that is back have cut this short, 'later' passes signals on
+            active = False  # should a restored handler have cut this short, 'later' passes signals on
         for number in waiting:
             before[number](number, sys._getframe())

@@ -1,8 +1,8 @@
-"""Feeds of another data type than their variable is declared: Fluid 1.8 takes them as they are.
+"""Feeds whose data type differs from their variable's declared one: Fluid 1.8 accepts them as they are.
 
-Its kernels then compute in the type that they find: an op gives results of that type, one that is also given the
-declared type refuses, and so does one that has no kernels for integers. Here as there; where all feeds are as declared
-(as they have to be for variables of ``fluid.data``) nothing is looked at.
+Its kernels then compute in the type they find: an op returns results of that type, refuses if it also receives the
+declared type, and refuses if it has no kernels for integers. The same happens here; if all feeds are as declared
+(which is mandatory for variables of ``fluid.data``), nothing is inspected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
 
-# The ops with kernels for integers in Paddle 1.8.5, of those that also compute with floating-point numbers.
+# The ops with integer kernels in Paddle 1.8.5, among those that also compute with floating-point numbers.
 INTEGERS = frozenset(
     """
     abs allreduce arg_max arg_min argsort assign beam_search broadcast cast coalesce_tensor concat crop_tensor cross
@@ -38,7 +38,7 @@ INTEGERS = frozenset(
 
 
 def strangers(program: ProgramView, env: Mapping[str, Any]) -> set[str]:
-    """The values that were fed with another data type than their variable's."""
+    """The values fed with a data type other than their variable's."""
     found = {name for name, value in env.items() if _is_strange(program, 0, name, value)}
     if found:
         found -= {name for op in program.blocks[0].ops for name in op.output_names()}
@@ -46,7 +46,7 @@ def strangers(program: ProgramView, env: Mapping[str, Any]) -> set[str]:
 
 
 def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set[str]) -> None:
-    """Refuse an op as its kernels would; OpError."""
+    """Refuse an op as its kernels would, by OpError."""
     definition = get_op(op.type)
     if definition.kind in ("block", "host") or strange.isdisjoint(op.input_names()):
         return
@@ -64,7 +64,7 @@ def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set
 
 
 def note(program: ProgramView, op: OpView, results: Mapping[str, Any], strange: set[str]) -> None:
-    """Keep account of which values are not of their variables' data types."""
+    """Keep track of the values that do not have their variables' data types."""
     for name, value in results.items():
         (strange.add if _is_strange(program, op.block_idx, name, value) else strange.discard)(name)
 
@@ -72,9 +72,9 @@ def note(program: ProgramView, op: OpView, results: Mapping[str, Any], strange: 
 def in_kernel_type(
     program: ProgramView, op: OpView, env: Mapping[str, Any], results: Mapping[str, Any], strange: Iterable[str]
 ) -> dict[str, Any]:
-    """Results of an op of fed values of another type: those declared as they are have the type that these hold.
+    """Convert results declared like such values to the type that these values have.
 
-    An op that is told its results' type keeps to that.
+    An op with an explicit result type keeps it.
     """
     if any(op.attrs.get(name, -1) != -1 for name in ("dtype", "out_dtype")):
         return dict(results)

@@ -1,10 +1,10 @@
-"""Ops between convolutions, channels last in memory.
+"""Ops between convolutions, with channels last in memory.
 
-XLA's convolution on CPUs takes and leaves images channels last, whatever the order of their dims. It also lays the
-result of any other op out in the order of its dims, so that each activation or sum of images between two convolutions
-copied them to channels first, and the next convolution, its gradient and the normalisation copied them back. Where an
-op that goes by elements reads what a convolution left, its operands are transposed before and its results after: these
-transpositions cancel with those around the convolutions, and what is computed for each element is what it was. A step
+XLA's convolution on CPUs reads and writes images channels last, whatever the order of their dims. It lays out the
+result of every other op in the order of its dims, so each activation or sum of images between two convolutions would
+copy them to channels first, and the next convolution, its gradient and the normalisation copy them back. Where an
+element-wise op reads what a convolution wrote, its operands are therefore transposed before it and its results after:
+these transpositions cancel with those around the convolutions, and each element is computed as before. A step
 of ResNet-20 takes 0.88 of the time.
 """
 
@@ -26,11 +26,11 @@ _FORWARD = "relu relu6 leaky_relu sigmoid swish hard_swish elementwise_add eleme
 _BY_ELEMENTS = frozenset([*_FORWARD, *(f"{type}_grad" for type in _FORWARD)])
 _NORMALISATIONS = {"batch_norm": ("X", "Y"), "batch_norm_grad": ("X", "X@GRAD")}
 _CONVOLUTIONS = {"conv2d": "Output", "conv2d_grad": "Input@GRAD"}
-_LEAST_CHANNELS, _LARGE = 16, 25  # as in ``ops.nn.conv_kernels``: what are matrix products there leaves other images
+_LEAST_CHANNELS, _LARGE = 16, 25  # as in ``ops.nn.conv_kernels``: matrix products leave images in another order
 
 
 class MapRunner(Runner):
-    """Runs ops in one trace for a CPU, those by elements between convolutions channels last."""
+    """Runs ops in one trace for a CPU, with element-wise ops between convolutions channels last."""
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
@@ -49,14 +49,14 @@ class MapRunner(Runner):
         return results
 
     def _by_elements(self, op: OpView, env: Env) -> Env:
-        """The op's inputs, if they are images of one shape, one of them channels last; else none."""
+        """The op's inputs, if they are images of one shape and one of them is channels last; otherwise none."""
         names = [name for name in op.input_names() if name != EMPTY]
         values: Env = {name: env.get(name) for name in names}
         alike = all(map(_is_image, values.values())) and len({np.shape(v) for v in values.values()}) == 1
         return values if alike and not self._maps.isdisjoint(names) else {}
 
     def _left(self, op: OpView, env: Env) -> Sequence[str]:
-        """What the op, which is none by elements, leaves channels last."""
+        """The outputs that an op other than an element-wise one leaves channels last."""
         if op.type in _NORMALISATIONS:
             read, written = _NORMALISATIONS[op.type]
             return op.outputs.get(written, []) if op.inputs[read][0] in self._maps else []
@@ -69,7 +69,7 @@ def _is_image(value: Any) -> bool:
 
 
 def _is_direct(op: OpView, env: Env) -> bool:
-    """Whether XLA's own convolution computes the op, not a matrix product."""
+    """Whether XLA's own convolution computes the op, rather than a matrix product."""
     _, inner, *taps = env[op.inputs["Filter"][0]].shape
     whole = op.attrs.get("groups", 1) == 1 and op.attrs.get("data_format", "NCHW") != "NHWC"
     return whole and 1 < math.prod(taps) < _LARGE and (op.type == "conv2d" or inner >= _LEAST_CHANNELS)

@@ -1,4 +1,4 @@
-"""What an error says of an op and of the values it was given."""
+"""How errors describe an op and the values it was given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lowering.values import data_of
 
 
 def describe(value: Any) -> str:
-    """Dtype, shape and whether there is a LoD, for error messages; the type's name of anything without them."""
+    """Dtype, shape and whether there is a LoD, for error messages; for anything else the name of its type."""
     data = data_of(value)
     if hasattr(data, "shape") and hasattr(data, "dtype"):
         return f"{data.dtype}{list(data.shape)}" + (" with LoD" if data is not value else "")
@@ -19,7 +19,7 @@ def describe(value: Any) -> str:
 
 
 def op_error_message(op: OpView, env: Env, error: Exception) -> str:
-    """Which op failed on what, where it was built, and where to look."""
+    """Which op failed on what, where it was created, and where to look."""
     inputs = "; ".join(
         f"{slot}: " + ", ".join(f"{n} {describe(env[n])}" for n in names if n in env)
         for slot, names in op.inputs.items()
@@ -35,6 +35,6 @@ def op_error_message(op: OpView, env: Env, error: Exception) -> str:
 
 
 def doc_line(type: str) -> str:
-    """The first line of an op's documentation, for error messages; how to ask for it where there is none."""
+    """The first line of an op's documentation, for error messages; without one, how to ask for it."""
     doc = get_op(type).doc
     return doc.splitlines()[0] if doc else f"lowering.get_op({type!r})"

@@ -1,4 +1,4 @@
-"""How to run a block: what it takes from outside and leaves there, and where host ops cut it."""
+"""How to run a block: what it reads from outside and leaves there, and where host ops cut it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lowering.registry import get_op
 class Segment:
     """A maximal run of ops that go into one jit, or of host ops.
 
-    ``reads`` are names taken from outside, ``writes`` those that are live afterwards: later segments, fetches or the
-    scope need them. Of ``forms``, which are among the reads, only shape and dtype are asked.
+    ``reads`` are names taken from outside, ``writes`` those that are live afterwards: needed by later segments, fetches
+    or the scope. ``forms`` are the reads of which only shape and dtype are used.
     """
 
     ops: tuple[OpView, ...]
@@ -36,7 +36,7 @@ class Plan:
         reads: names that the block reads before it writes them (from feeds or the scope).
         keeps: names to write back to the scope.
         random: whether some op draws random numbers.
-        ranks: whether some op ranks sequences by length.
+        ranks: whether any op ranks sequences by length.
         constant: whether no op reads any variable, as in startup programs.
     """
 
@@ -59,7 +59,7 @@ def make_plan(
     """Plan a run of a block.
 
     Args:
-        fetches: names wanted afterwards.
+        fetches: names needed afterwards.
         held: names the scope already holds; undeclared variables among them are written back.
         outside: indices of ops that must run outside jit, besides the host ops.
     """
@@ -91,13 +91,13 @@ def _runs(ops: list[OpView], outside: set[int]) -> Iterator[tuple[bool, list[OpV
 
 
 def runnable(ops: Iterable[OpView]) -> list[OpView]:
-    """The ops without those that only mark where values enter and leave, and those that are switched off."""
+    """The ops without those that only mark where values enter and leave, and without those that are switched off."""
     return [op for op in ops if op.type not in MARKERS and not op.attrs.get("do_not_run")]
 
 
 def cut(program: ProgramView, ops: list[OpView], needed: list[str], outside: set[int]) -> list[Segment]:
-    """Ops as segments, cut at host ops and those whose index is in `outside`; `needed` are names wanted at the end."""
-    later = set(needed)  # names that are live after the run: from the last run to the first
+    """Divide ops into segments at host ops and those with an index in `outside`; `needed`: names needed at the end."""
+    later = set(needed)  # names that are live after each run, from the last run to the first
     found = []
     for host, run in reversed(list(_runs(ops, outside))):
         reads, writes = flow(program, run)

@@ -1,11 +1,11 @@
-"""Random numbers that compile a handful of kernels, whatever the shapes.
+"""Random numbers from a small, fixed set of compiled kernels, whatever the shapes.
 
-A startup program initialises hundreds of parameters of different shapes, op by op. Each draw is made of chunks of one
-of three sizes, chunk ``i`` from the key folded with ``i``, and the first values are taken: so there are three kernels
-for each distribution, not one for each shape. Inside a trace all chunks are drawn at once. The values depend on the
-key and the number of values alone.
+A startup program initialises hundreds of parameters of different shapes, op by op. Each draw consists of chunks of one
+of three sizes, chunk ``i`` from the key folded with ``i``, of which the first values are taken: this needs three
+kernels per distribution rather than one per shape. Inside a trace all chunks are drawn at once. The values depend only
+on the key and the number of values.
 
-From a host key (see ``host_bits``) float32 values are drawn by NumPy, and where they are many by kernels of the same
+From a host key (see ``host_bits``) float32 values are drawn by NumPy or, if there are many, by kernels that give the
 values (``host_kernels``).
 """
 
@@ -29,7 +29,7 @@ CHUNKS = (1 << 12, 1 << 15, 1 << 18)
 
 
 def chunk_of(size: int) -> int:
-    """The size of the chunks that ``size`` values are drawn in."""
+    """The size of the chunks in which ``size`` values are drawn."""
     return next((c for c in CHUNKS if size <= c), CHUNKS[-1])
 
 
@@ -62,7 +62,7 @@ def seed_key(seed: int, *, host: bool) -> Any:
 
 
 def fold_in(key: Any, data: int) -> Any:
-    """``key`` folded with a number, on the host where the key is there."""
+    """``key`` folded with a number, on the host if the key is there."""
     return host_bits.fold_in(key, data) if host_bits.is_host_key(key) else jax.random.fold_in(key, data)
 
 
@@ -91,7 +91,7 @@ def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) 
     if len(begins) == 1:
         piece(0)
     else:
-        with ThreadPoolExecutor(processors()) as pool:  # NumPy and XLA let go of Python's lock
+        with ThreadPoolExecutor(processors()) as pool:  # NumPy and XLA release the GIL
             list(pool.map(piece, begins))
     return out
 
@@ -106,7 +106,7 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
     if host_bits.is_host_key(key):
         if dtype == np.float32 and kernel in _ON_HOST:
             drawn = _draw_on_host(_ON_HOST[kernel], key, size, given)
-            # A device that took NumPy's memory itself could not write the first step's parameters there.
+            # A device that used NumPy's memory directly could not write the first step's parameters there.
             return jax.device_put(drawn.reshape(shape), may_alias=False)
         key = device_key(key)
 
@@ -131,7 +131,7 @@ def normal(key: Any, shape: Sequence[int], dtype: Any, mean: float = 0.0, std: f
 
 
 def truncated_normal(key: Any, shape: Sequence[int], dtype: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    """Values from N(mean, std ** 2) that lie within two standard deviations."""
+    """Values from N(mean, std ** 2) truncated to two standard deviations."""
     return _draw(_truncated_normal, key, shape, dtype, mean, std)
 
 
@@ -141,14 +141,14 @@ def integers(key: Any, shape: Sequence[int], dtype: Any, low: int, high: int) ->
 
 
 class Placed(NamedTuple):
-    """A key for a draw of which value ``i`` is wanted at the elements where ``places`` (uint32) is i."""
+    """A key for a draw whose value ``i`` goes to the elements where ``places`` (uint32) is i."""
 
     key: Any
     places: Any
 
 
 def bits(key: Any, shape: Sequence[int]) -> Any:
-    """uint32[shape]; from a ``Placed`` key those that a draw of another shape has in these places."""
+    """uint32[shape]; from a ``Placed`` key, the bits that a draw of another shape has at these positions."""
     if not isinstance(key, Placed):
         return jax.random.bits(key, shape, jnp.uint32)
     places = key.places.reshape(-1)

@@ -1,9 +1,9 @@
-"""A program for several devices, as one program: each device's ops over its own variables, and sums of gradients.
+"""A program for several devices as a single program: each device's ops on its own variables, and sums of gradients.
 
-Fluid runs all ops on every device, each over its share of the batch, and sums every parameter's gradient over the
-devices where the backward pass has completed it. Here the ops are written out for each device instead: what differs
-between devices goes by a name for each, what is the same on all is computed once, under its own name. To everything
-that runs programs this is a program like any other.
+Fluid runs all ops on every device, each on its share of the batch, and sums every parameter's gradient over the
+devices once the backward pass has completed it. Here the ops are instead written out for each device: what differs
+between devices has one name per device, what is the same on all is computed once, under its own name. Whatever
+runs programs can treat this as a program like any other.
 
 ::
 
@@ -35,7 +35,7 @@ from lowering.registry import get_op
 
 Rename = Callable[[str], str]
 
-# An attribute of names as the op's block has them.
+# An attribute with the names used in the op's block.
 _NAMES_INSIDE = "original_output_grad"
 
 
@@ -45,9 +45,9 @@ class Replicated:
 
     Attributes:
         program: the program.
-        own: the variables of the outermost block that each device has for itself.
-        sums: those of them that are the same on all devices in the end.
-        count: how many devices there are.
+        own: the variables of the outermost block of which each device has its own.
+        sums: those of them that are equal on all devices in the end.
+        count: the number of devices.
     """
 
     program: ProgramView
@@ -61,7 +61,7 @@ class Replicated:
         return [on_device(name, i, self.own) if differs else name for i in range(self.count)]
 
     def state(self) -> dict[str, list[str]]:
-        """The names on the other devices of what the scope keeps of each device's own variables."""
+        """The names, on the other devices, of each device's own variables that the scope keeps."""
         block = self.program.blocks[0]
         kept = (n for n in block.vars if n in self.own and block.vars[n].persistable)
         return {n: self.names(n)[1:] for n in kept}
@@ -72,8 +72,8 @@ def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> R
 
     Args:
         program: the program of one device.
-        devices: how many there are, and what happens between them.
-        fed: what each device is fed for itself.
+        devices: the number of devices, and what happens between them.
+        fed: what each device is fed separately.
     """
     sums = sums_of(program)
     own = own_of(program, devices, sums, fed)
@@ -114,7 +114,7 @@ class _Writer(Writer):
                 self._add(self._renamed(op, device))
 
     def _write_joint(self, op: OpView) -> None:
-        """Normalise the batches of all devices as one, or what belongs to its gradient."""
+        """Normalise the batches of all devices as one, or compute part of the gradient of that."""
         batch = {slot: names[0] for slot, names in op.inputs.items() if slot in ("X", f"Y{GRAD}") and names}
         parts = {"Y" if op.type == "batch_norm" else f"X{GRAD}"} & op.outputs.keys()
         shares = [f for f in op.output_names() if f in self._own and not any(f in op.outputs[slot] for slot in parts)]
@@ -127,7 +127,7 @@ class _Writer(Writer):
         for name in (n for slot in parts for n in op.outputs[slot] if n != EMPTY):
             cut = {"X": self._names(batch["X"]), f"Out{GRAD}": [_joined(name)]}
             self._add(OpView("concat_grad", cut, {f"X{GRAD}": self._names(name)}, {"axis": 0}))
-        for name in shares:  # their sum is what was computed
+        for name in shares:  # the value computed is their sum
             for part in self._names(name):
                 attrs = {"scale": 1.0 / self._devices.count, "op_role": ROLE_BACKWARD}
                 self._add(OpView("scale", {"X": [_joined(name)]}, {"Out": [part]}, attrs))
@@ -171,7 +171,7 @@ class _Writer(Writer):
         return replace(op, inputs=_slots(op.inputs, rename), outputs=_slots(op.outputs, rename), attrs=attrs)
 
     def _clone(self, idx: int, device: int) -> int:
-        """The index of a device's own copy of a block inside."""
+        """The index of a device's own copy of a nested block."""
         if (idx, device) not in self._cloned:
             block = self._program.blocks[idx]
             at = self._cloned[idx, device] = len(self._blocks)
@@ -187,7 +187,7 @@ class _Writer(Writer):
         return self._cloned[idx, device]
 
     def _inside(self, idx: int, device: int) -> Rename:
-        """Names in a block: a gradient goes by the variable that it is the gradient of."""
+        """Names in a block: a gradient is treated like the variable it belongs to."""
 
         def rename(name: str) -> str:
             base = name.partition(GRAD)[0]
@@ -197,7 +197,7 @@ class _Writer(Writer):
         return rename
 
     def _is_outermost(self, idx: int, name: str) -> bool:
-        """Whether ``name`` in a block means a variable of the outermost one."""
+        """Whether ``name`` in a block refers to a variable of the outermost one."""
         pending = [idx]
         while pending:
             block = self._program.blocks[pending.pop()]
@@ -218,7 +218,7 @@ def _slots(slots: Mapping[str, Sequence[str]], rename: Rename) -> dict[str, list
 
 
 def _block_attrs(op: OpView, clones: Mapping[int, int]) -> dict[str, Any]:
-    """The attributes of ``op`` that name blocks, with those that take their place."""
+    """The attributes of ``op`` that refer to blocks, with their replacements."""
     kinds = {name: spec.type for name, spec in get_op(op.type).attrs.items() if name in op.attrs}
     found: dict[str, Any] = {}
     for name, kind in kinds.items():

@@ -41,12 +41,12 @@ class Runner:
         key: PRNG key of this run, or a host key (see ``host_bits``); None when the program draws nothing.
         interpret: run each op through a jit of its own (cached by op content) instead of one surrounding trace.
         platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
-        capacities: loop bounds and buffer capacities that the executor has settled, by name.
-        widened: indices of the ``sequence_pad`` ops that may make more room than they need (see ``widen``).
-        wide: whether any ``sequence_pad`` may make more room than it needs, and say so (see ``wide``).
+        capacities: loop bounds and buffer capacities determined by the executor, by name.
+        widened: indices of the ``sequence_pad`` ops that may allocate more room than they need (see ``widen``).
+        wide: whether any ``sequence_pad`` may allocate more room than it needs and say so (see ``wide``).
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
-        watch: takes note of what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
-        outside: what the front end knows of the run, for host ops to hand to its services.
+        watch: records what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
+        outside: what the front end knows of the run, passed by host ops to its services.
     """
 
     def __init__(
@@ -70,25 +70,25 @@ class Runner:
         self.capacities = dict(capacities or {})
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
-        self.uneven: dict[str, NeedsExact] = {}  # what to raise where an overflow means rows that do not fit together
+        self.uneven: dict[str, NeedsExact] = {}  # what to raise if an overflow means that rows do not match
         self.widened = widened
         self.labels = Labels() if wide else None
         self.widest = False  # whether any op had wide inputs
-        self.scattered: set[Any] = set()  # labels of sizes that selected rows have entries without meaning for
-        self.fed = FedRows()  # whoever traces may say what the row counts of its inputs are
+        self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
+        self.fed = FedRows()  # a caller may say what the row counts of its inputs are
         self.after_op = after_op
         self.watch = watch
         self.outside = outside
-        self.unsettled = False  # whether variables of two forms are among the values
-        self.inside = False  # whether a loop's step or a branch is being traced
-        self.bounds: dict[str, int] = {}  # upper bounds of integer variables that are only known at run time
-        self.array_capacity = 16  # room of a tensor array whose indices are not known while tracing
-        self.fixed: frozenset[str] = frozenset()  # arrays that are invariants of the loop being traced
-        self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are taken at most once
+        self.unsettled = False  # whether any value has two forms
+        self.inside = False  # whether a loop step or a branch is being traced
+        self.bounds: dict[str, int] = {}  # upper bounds of integer variables whose values are known only at run time
+        self.array_capacity = 16  # capacity of a tensor array whose indices are unknown during tracing
+        self.fixed: frozenset[str] = frozenset()  # arrays that are loop invariants of the loop being traced
+        self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are read at most once
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
-        self.strange: set[str] | None = None  # values of other data types than declared (see ``kinds``)
-        self.draws: dict[str, int] = {}  # how often the block being run has drawn, by the name drawn into
-        self.number: Callable[[str], Any] = number_of  # by which draws into a name are told from all others
+        self.strange: set[str] | None = None  # values with data types other than declared (see ``kinds``)
+        self.draws: dict[str, int] = {}  # number of draws so far in the current block, by the name drawn into
+        self.number: Callable[[str], Any] = number_of  # distinguishes draws into a name from all others
 
     def run_block(self, block_idx: int, env: Env) -> Env:
         """Run all ops of a block over ``env``, which is changed in place and returned."""
@@ -134,7 +134,7 @@ class Runner:
         except Exception as error:
             message = op_error_message(op, env, error)
             if any(map(follows_rows, map(env.get, op.input_names()))):
-                # Rows that do not fit may be padding's fault alone; without padding the error is the program's own.
+                # Rows that do not match may be due to padding alone; without padding the error is the program's own.
                 raise NeedsExact(message).asked_by(op) from error
             raise OpError(message) from error
         if self.program.newer:
@@ -189,7 +189,7 @@ class Runner:
         return results
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
-        """Block and host ops take values as they are; a rule that returns None has written ``ctx.env`` itself."""
+        """Block and host ops receive values as they are; a rule that returns None has written ``ctx.env`` itself."""
         keywords = {
             spec.param: op.attrs.get(spec.name, spec.default) for spec in definition.attrs.values() if spec.param
         }
@@ -200,7 +200,7 @@ class Runner:
         if definition.kind == "host" and _traced(values):
             raise NeedsConcrete(f"what op {op.type} reads")
         try:
-            # The gradient of a loop or branch makes values of its forward pass again; those were seen there.
+            # The gradient of a loop or branch recomputes values of its forward pass, which have already been checked.
             self.watch = None if op.is_backward else watch
             with without_counts(env):
                 result = definition.fn(*[values[s.name] for s in definition.inputs], **keywords)
@@ -213,21 +213,21 @@ class Runner:
         return scatter(definition, op, {s.name: r for s, r in zip(definition.outputs, result, strict=True)})
 
     def capacity(self, name: str, default: int) -> int:
-        """The static capacity of a buffer whose true need is traced; see ``overflow``."""
+        """The static capacity of a buffer whose actual need is traced; see ``overflow``."""
         self.used[name] = self.capacities.get(name, default)
         return self.used[name]
 
     def overflow(self, name: str, flag: Any) -> None:
-        """Tell the executor whether the buffer ``name`` was too small: it then reruns with twice the capacity.
+        """Tell the executor whether the buffer ``name`` was too small, in which case it reruns with twice the capacity.
 
-        Called while tracing the outermost block: a flag of a step is a tracer of that step, so a loop carries the flags
-        of its body out first.
+        To be called while tracing the outermost block: a step's flag is a tracer of that step, so a loop first carries
+        the flags of its body out.
         """
         known = self.overflows.get(name)
         self.overflows[name] = flag if known is None else merged(known, flag)
 
     def expect_equal_rows(self, op: OpView, agree: Any) -> None:
-        """Tell the executor whether the ragged inputs of ``op`` have equally many rows; it needs exact ones if not."""
+        """Tell the executor whether the ragged inputs of ``op`` have equally many rows; if not, it needs exact ones."""
         name = f"rows of op {op.index} of block {op.block_idx}"
         self.uneven[name] = NeedsExact(UNEVEN).asked_by(op)
         self.overflow(name, ~agree)
@@ -235,7 +235,7 @@ class Runner:
     def draw_key(self, op: OpView) -> Any:
         """A PRNG key for one random op: the run's key folded with the name of what the op writes.
 
-        The name, unlike the op's index, survives pruning and cloning; a second draw into the same name counts on.
+        Unlike the op's index, the name survives pruning and cloning; further draws into the same name are numbered.
         """
         name = next(iter(op.output_names()), op.type)
         count = self.draws.get(name, 0)
@@ -249,10 +249,10 @@ class Runner:
 
     @contextmanager
     def step(self, turn: Any = None) -> Iterator[None]:
-        """Around the ops of step ``turn`` of a loop, or of a branch (None).
+        """Context manager around the ops of step ``turn`` of a loop, or of a branch (None).
 
-        Draws fold in the step's number, and are counted in each step from where they stood around the loop: the same
-        step draws the same numbers, traced once or several times, alone or one after the other.
+        Draws fold in the step's number, and their count starts in each step where it stood outside the loop: the same
+        step draws the same numbers, whether traced once or several times, alone or in sequence.
         """
         if turn is None:
             yield
@@ -270,15 +270,15 @@ class Runner:
 
 
 def number_of(name: str) -> int:
-    """A number for a name."""
+    """A number derived from a name."""
     return zlib.crc32(name.encode())
 
 
 def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) -> Any:
-    """A single number of a program of Paddle 2 as [] or [1], whichever its variable is declared.
+    """A single number in a program of Paddle 2 as [] or [1], whichever its variable declares.
 
-    Fluid's ops make it a [1]; since Paddle 2.5 the same ops make it a scalar, and between the two neither is marked.
-    What a host op counts may be declared as nothing, since Paddle infers no shape of it: it stays as it is.
+    Fluid's ops return [1]; since Paddle 2.5 the same ops return a scalar, and nothing marks the difference.
+    What a host op counts may be undeclared, since Paddle infers no shape for it: it is returned unchanged.
     """
     if getattr(value, "ndim", 2) > 1 or getattr(value, "size", 0) != 1:
         return value
@@ -293,7 +293,7 @@ def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) ->
 
 
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:
-    """Run one block over ``env`` (see ``Runner`` for the options) with 64-bit types as Fluid has them."""
+    """Run one block over ``env`` (see ``Runner`` for the options) with 64-bit types as in Fluid."""
     return with_x64(Runner(program, **options).run_block, block_idx, env)
 
 
@@ -319,18 +319,18 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
     except NeedsExact:
         return function(jax.tree_util.tree_map(exact, values, is_leaf=_is_value), key)
     except NeedsConcrete:
-        # The rule needs host values (a shape, say): here every value is known, so call it as it is.
+        # The rule needs host values (such as a shape): here every value is known, so it is called directly.
         host = jax.tree_util.tree_map(_host, values)
         return call(definition, host, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
 
 def _settled(value: Any) -> Any:
-    """A result of an op that ran alone: its row count is known now, and rules that cannot see padding may follow."""
+    """A result of an op that ran alone: its row count is known now, and rules without padding support may follow."""
     return exact(value) if follows_rows(value) and not isinstance(value.nrows, jax.core.Tracer) else value
 
 
 def _traced(values: SlotValues) -> bool:
-    """Whether only the running program knows one of the values, as in a loop or branch."""
+    """Whether one of the values is known only to the running program, as in a loop or branch."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(list(flat(values))))
 
 
@@ -356,7 +356,7 @@ def _jitted(
 ) -> Any:
     """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath.
 
-    The rule is part of the key, so that one replaced at run time is noticed.
+    The rule is part of the key, so that its replacement at run time takes effect.
     """
     definition = get_op(type)
     names = stand_in_names(outs, declared)

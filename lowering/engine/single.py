@@ -1,4 +1,4 @@
-"""One op outside of a program: what tells it from others, and the little of a program that its rule may ask about."""
+"""One op outside any program: what identifies it, and the few facts about a program that its rule may ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lowering.program import BOOKKEEPING, EMPTY, OpView, VarView
 
 
 def freeze(value: Any) -> Any:
-    """A hashable stand-in for an attribute value."""
+    """A hashable substitute for an attribute value."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     return value
@@ -21,7 +21,7 @@ def static_attrs(op: OpView) -> tuple[tuple[str, Any], ...]:
 
 
 def stand_in_names(outs: Any, declared: Any) -> dict[str, list[str]]:
-    """Names for the outputs ``outs`` (slot, which of it are empty): those of its declared variables, or made up."""
+    """Names for the outputs ``outs`` (slot, which of its variables are empty): those declared, or invented ones."""
     known = iter([n for n, _ in declared or ()])
     return {
         slot: [EMPTY if empty else next(known, f"{slot}.{i}") for i, empty in enumerate(empties)]
@@ -30,12 +30,12 @@ def stand_in_names(outs: Any, declared: Any) -> dict[str, list[str]]:
 
 
 class SingleOp:
-    """Just enough of a program for a Context outside of one."""
+    """Just enough of a program for a Context outside one."""
 
     def __init__(self, variables: Mapping[str, VarView | None], version: int = 0):
         self._variables = variables
         self.version = version
 
     def find_var(self, block_idx: int, name: str) -> VarView | None:
-        """The variable of that name; blocks there are none."""
+        """The variable of that name; there are no blocks."""
         return self._variables.get(name)

@@ -40,11 +40,11 @@ class SpreadProgram:
 
     Attributes:
         program: the program.
-        own: the variables of the outermost block that each device has for itself.
-        sums: those of them that are the same on all devices in the end.
-        kept: the names on all devices of those that the scope keeps.
-        count: how many devices there are.
-        parts: variables that devices have parts of -> the axis along which they are divided.
+        own: the variables of the outermost block of which each device has its own.
+        sums: those of them that are equal on all devices in the end.
+        kept: the names, on all devices, of those that the scope keeps.
+        count: the number of devices.
+        parts: divided variables -> the axis along which they are divided.
     """
 
     program: ProgramView
@@ -55,19 +55,19 @@ class SpreadProgram:
     parts: Mapping[str, int]
 
     def names(self, name: str) -> list[str]:
-        """By which names a variable is fetched: one whose rows are the devices' or that all share, or one of each."""
+        """The names by which a variable is fetched: one if all share it or its rows are theirs, or one per device."""
         return self.kept.get(name, [name])
 
     def divided(self, name: str) -> bool:
-        """Whether devices have their own rows of what goes by ``name`` at the end of a run."""
+        """Whether devices have their own rows of ``name`` at the end of a run."""
         return name in self.own and name not in self.sums and name not in self.kept
 
     def state(self) -> dict[str, list[str]]:
-        """The names on the other devices of what the scope keeps of each device's own variables."""
+        """The names, on the other devices, of each device's own variables that the scope keeps."""
         return {name: names[1:] for name, names in self.kept.items()}
 
     def draws(self, name: str) -> list[int]:
-        """A number by which what is drawn into ``name`` is drawn apart from all else, on each device."""
+        """A number that separates draws into ``name`` from all others, on each device."""
         names = (on_device(name, i, self.own) if name in self.own else name for i in range(self.count))
         return [*map(number_of, names)]
 
@@ -79,9 +79,9 @@ def spread(
 
     Args:
         program: the program of one device.
-        devices: how many there are, and what happens between them.
-        fed: what each device is fed for itself.
-        divided: the parameters of which devices have parts, where these can be equal.
+        devices: the number of devices, and what happens between them.
+        fed: what each device is fed separately.
+        divided: the parameters to divide among the devices, as far as they divide equally.
     """
     sums = sums_of(program)
     own = own_of(program, devices, sums, fed)
@@ -166,7 +166,7 @@ class _Writer(Writer):
     # --- parameters of which the device has a part ----------------------------------------------------------------
 
     def _write_lookup(self, op: OpView, table: str) -> None:
-        """Rows of the part by the ids of all devices, or the gradient of the part."""
+        """Look up rows of the part by the ids of all devices, or compute the gradient of the part."""
         ids, attrs = op.inputs["Ids"][0], {k: op.attrs[k] for k in ("padding_idx", "is_sparse") if k in op.attrs}
         attrs["column"] = op.type.startswith("lookup_table") and "_v2" not in op.type
         inputs = {"W": [table], "Ids": [self._gathered(ids)]}
@@ -199,7 +199,7 @@ class _Writer(Writer):
             self.parts[name] = self.parts[matrix]
 
     def _write_in_place(self, op: OpView, names: Collection[str]) -> None:
-        """An op that works place by place, on parts of ``names``."""
+        """An op that works position by position, on parts of ``names``."""
         axis = next(self.parts[n] for n in names if n in self.parts)
         cut = [n for n in names if n not in self.parts]
         for name in cut:
@@ -210,7 +210,7 @@ class _Writer(Writer):
         self.parts.update((n, axis) for n in op.output_names() if n not in single)
 
     def _write_whole(self, op: OpView) -> None:
-        """An op that takes and gives whole variables, put together from parts and cut again."""
+        """An op that reads and writes whole variables, assembled from parts and divided again."""
         gathered = {n: _all(n) for n in (*op.input_names(), *op.output_names()) if n in self.parts}
         for name in dict.fromkeys(n for n in op.input_names() if n in self.parts):
             self._op("device_shares", {"X": [name]}, _all(name), {"axis": self.parts[name]})
@@ -229,7 +229,7 @@ class _Writer(Writer):
         return _all(name)
 
     def _write_joint(self, op: OpView) -> None:
-        """Normalise the batches of all devices as one, or what belongs to its gradient."""
+        """Normalise the batches of all devices as one, or compute part of the gradient of that."""
         forward = op.type == "batch_norm"
         batch = {slot: names[0] for slot, names in op.inputs.items() if slot in ("X", f"Y{GRAD}") and names}
         rows = [n for n in op.outputs.get("Y" if forward else f"X{GRAD}", ()) if n != EMPTY]
@@ -242,18 +242,18 @@ class _Writer(Writer):
         self._add(replace(op, inputs=inputs, outputs=outputs))
         for name in rows:
             self._op("device_share", {"X": [_all(name)]}, name)
-        for name in shares:  # their sum is what was computed
+        for name in shares:  # the value computed is their sum
             attrs = {"scale": 1.0 / self._devices.count, "op_role": ROLE_BACKWARD}
             self._op("scale", {"X": [_all(name)]}, name, attrs)
 
 
 def _all(name: str) -> str:
-    """The name of what all devices have, as one."""
+    """The name of the whole assembled from all devices."""
     return f"{name}@DEVICES"
 
 
 def _own(name: str) -> str:
-    """The name of a device's part of what is whole."""
+    """The name of a device's part of the whole."""
     return f"{name}@PART"
 
 

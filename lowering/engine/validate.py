@@ -1,4 +1,4 @@
-"""Checking a whole program before anything runs: every unknown op and dtype at once."""
+"""Checking a whole program before anything runs: report every unknown op and dtype at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
 
 
 def problems(program: ProgramView) -> list[str]:
-    """One text for each op or dtype of the program that the lowering does not know; empty when all is well.
+    """One message per op or dtype of the program that the lowering does not know; empty if there is none.
 
     Attributes that an op does not have are ignored, as in Paddle; see ``unknown_attrs``.
     """
@@ -29,7 +29,7 @@ def problems(program: ProgramView) -> list[str]:
             found += [f"{_place(op)}: {p}" for p in _op_problems(op)]
         written = {name for op in block.ops for name in op.output_names()}
         for var in block.vars.values():
-            # Fluid's sampled_softmax declares a result's data type by the kind of a variable; its op makes its own.
+            # Fluid's sampled_softmax declares the data type of a result by a variable type; its op determines its own.
             by_kind = var.dtype in _TYPED and var.name in written
             if var.type in _TYPED and not by_kind and not _known_dtype(var.dtype):
                 found.append(f"variable {var.name!r} of block {block.idx}: data type {var.dtype} is unknown")
@@ -37,7 +37,7 @@ def problems(program: ProgramView) -> list[str]:
 
 
 def validate(program: ProgramView) -> None:
-    """Raise UnknownOpError that lists all ``problems`` of the program, if there are any."""
+    """Raise UnknownOpError listing all ``problems`` of the program, if there are any."""
     found = problems(program)
     if found:
         listing = "\n  - ".join(found)
@@ -48,9 +48,9 @@ def validate(program: ProgramView) -> None:
 
 
 def unknown_attrs(type: str, names: Iterable[str], *, newer: bool) -> list[str]:
-    """Those of an op's attributes that it does not have; a grad op inherits what its forward op was given.
+    """The attributes that an op does not have; a grad op inherits those given to its forward op.
 
-    ``newer``: in a program of Paddle 2, whose further hints are known.
+    ``newer``: the program is Paddle 2's, whose additional hints are known.
     """
     if not has_op(type) or get_op(type).forward is not None:
         return []
@@ -62,7 +62,7 @@ def unknown_attrs(type: str, names: Iterable[str], *, newer: bool) -> list[str]:
 
 
 def newer_problems(program: ProgramView) -> list[str]:
-    """What a program of Paddle 2 asks of registered ops that they cannot do here; nothing for other programs."""
+    """What a program of Paddle 2 asks of registered ops that they do not support; nothing for other programs."""
     if not program.newer:
         return []
     used = {op.type for block in program.blocks for op in block.ops}
@@ -73,7 +73,7 @@ def newer_problems(program: ProgramView) -> list[str]:
 
 
 def _demands(op: OpView) -> Iterator[str]:
-    """Inputs that the op does not have, attributes that ask for more than it does, and those of another type."""
+    """Inputs that the op does not have, attributes that ask for more than it supports, and those of another type."""
     definition = get_op(op.type)
     for slot, names in op.inputs.items():
         if names and definition.input(slot) is None and definition.kind != "block":
@@ -96,7 +96,7 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 class _Misfit(Exception):
-    """A value is of no type that the attribute takes."""
+    """A value that has none of the types that the attribute accepts."""
 
 
 def _misfit(value: Any) -> _Misfit:

@@ -1,14 +1,14 @@
-"""Dims that vary from batch to batch, with room for more: padded lengths, histories, sizes of graphs.
+"""Dims that vary from batch to batch, with spare room: padded lengths, histories, sizes of graphs.
 
-A ``Wide`` value has axes of which only the first places are taken; how many, the run knows. Ops run on the whole array:
+A ``Wide`` value has axes of which only the first positions are used; the run knows how many. Ops run on the array:
 
-- an op that works place by place runs as it is: what it makes of the places that are not taken has no meaning;
-- one that joins places (a sum, a product of matrices, a softmax) first gets its neutral element into the others;
-- a gradient op gets zeros there in the gradients that it reads; its forward inputs are as its forward op had them.
+- an op that works position by position runs unchanged: its results at unused positions are meaningless;
+- one that combines positions (a sum, a matrix product, a softmax) first gets its neutral element at the unused ones;
+- a gradient op gets zeros there in the gradients that it reads; its forward inputs are those its forward op had.
 
-So no value has to be kept up but this: what is not taken is finite where all else is, copies of what is. Which axes its
-results have, and what it joins, an op's rule says (``wide_rules``); an op without a rule, or whose rule refuses, has
-the true sizes, and each size is compiled for.
+So the only invariant is that unused positions are finite where all others are, and copies of what is. An op's rule
+(``wide_rules``) tells which axes its results have, and what it combines; an op without a rule, or whose rule refuses,
+gets the true sizes, and is compiled for each size.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Axes = tuple[Axis, ...]
 
 @dataclass
 class Call:
-    """What a rule sees of one op, and what it asks for.
+    """What a rule sees of one op, and what it requests.
 
     Attributes:
-        op, definition: the forward op; of a gradient op, what it is the gradient of.
-        fills: (slot, axis) -> what the places that are not taken hold while the op runs.
-        refilled: whether these places get copies of the first one in the results.
-        share: axes that the op takes a mean over.
+        op, definition: the forward op; for a gradient op, the op it differentiates.
+        fills: (slot, axis) -> the content of unused positions while the op runs.
+        refilled: whether unused positions of the results become copies of the first one.
+        share: axes over which the op takes a mean.
     """
 
     op: OpView
@@ -76,7 +76,7 @@ class Call:
 
 
 class Labels:
-    """Labels of the lengths of sequences that become a dim: equal for equal offsets."""
+    """Labels for the lengths of sequences that become a dim: equal for equal offsets."""
 
     def __init__(self) -> None:
         self._offsets: list[Array] = []
@@ -93,26 +93,26 @@ LONGEST = "longest sequence"
 
 
 def is_wide(value: Any) -> bool:
-    """Whether a value has room for more along some axis."""
+    """Whether a value has spare room along some axis."""
     return isinstance(value, Wide)
 
 
 def refused(op: OpView, values: Iterable[Any], why: str) -> Need:
-    """The need of an op that cannot have these values wide."""
+    """The error for an op that cannot take these values wide."""
     needed = NeedsSizes(f"op {op.type} {why}")
     needed.labels = frozenset(axis.label for v in values if isinstance(v, Wide) for axis in v.axes)
     return needed.asked_by(op)
 
 
 def bare(value: Any) -> Any:
-    """The array of a wide value; anything else as it is."""
+    """The array of a wide value; anything else unchanged."""
     return value.data if isinstance(value, Wide) else value
 
 
 def run_wide(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any]) -> SlotValues:
-    """The results of an op some of whose values are wide.
+    """The results of an op with some wide values.
 
-    Raises NeedsSizes where it cannot have them so.
+    Raises NeedsSizes if the op cannot take them.
     """
     try:
         if definition.forward is None:
@@ -120,7 +120,7 @@ def run_wide(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: M
         return _backward(definition, op, values, run, env)
     except Need:
         raise
-    except Exception as error:  # what does not fit may be the room's fault alone
+    except Exception as error:  # a mismatch may be due to the spare room alone
         raise refused(op, flat(values), f"failed on more room than it needs: {error}") from error
 
 
@@ -139,7 +139,7 @@ def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run) -> Slo
 
 
 def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any]) -> SlotValues:
-    """Linear in the gradients that it reads, zero where nothing is: so is what it gives to what is there."""
+    """A gradient op is linear in the gradients it reads, which are zero at unused positions; so are its results."""
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
@@ -183,7 +183,7 @@ def _each(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any
 
 
 def widened(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
-    """``result`` with these axes; ValueError where it does not have them."""
+    """``result`` with these axes; ValueError if it does not have them."""
     if result is None or not axes:
         return result
     if isinstance(result, LoDArray):
@@ -216,7 +216,7 @@ def _check_gradients(op: OpView, slot: str, values: SlotValues, env: Mapping[str
 
 
 def check_gradients_of_wide(op: OpView, results: Mapping[str, Any], env: Mapping[str, Any]) -> None:
-    """NeedsSizes where an op without wide inputs wrote the gradient of a wide variable."""
+    """Raise NeedsSizes if an op without wide inputs wrote the gradient of a wide variable."""
     for name, value in results.items():
         forward = env.get(forward_name(name)) if GRAD in name else None
         if isinstance(forward, Wide) and not isinstance(value, Wide):
@@ -224,7 +224,7 @@ def check_gradients_of_wide(op: OpView, results: Mapping[str, Any], env: Mapping
 
 
 def _filled(call: Call, values: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:
-    """Bare arrays, with the op's neutral element where nothing is."""
+    """Bare arrays, with the op's neutral element at unused positions."""
     given = each(values, bare)
     for (slot, axis), fill in call.fills.items():
         given[slot] = _changed(given[slot], values[slot], partial(_where, axis=axis, fill=fill, counts=counts))
@@ -250,18 +250,18 @@ def _zeroed(data: Any, value: Any, counts: Mapping[Any, Array]) -> Any:
 
 
 def places(shape: Sequence[int], axis: Axis) -> np.ndarray:
-    """int32, broadcastable to ``shape``: which place of the axis each element belongs to."""
+    """int32, broadcastable to ``shape``: the position along the axis of each element."""
     at = np.arange(shape[axis.dim], dtype=np.int32) // axis.inner % axis.room
     return at.reshape((-1,) + (1,) * (len(shape) - axis.dim - 1))
 
 
 def mask(shape: Sequence[int], axis: Axis, count: Array) -> Array:
-    """bool, broadcastable to ``shape``: True on what is there."""
+    """bool, broadcastable to ``shape``: True at used positions."""
     return places(shape, axis) < count
 
 
 def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterable[Any]) -> None:
-    """NeedsSizes where a step would leave wide state, or selected rows some of whose entries have no meaning."""
+    """Raise NeedsSizes if a step would leave wide state, or selected rows with meaningless entries."""
     wide = {axis.label for value in state if isinstance(value, Wide) for axis in value.axes}
     if scattered and any(isinstance(v, SelectedRows) for v in (*state, *outputs)):
         wide |= set(scattered)
@@ -272,9 +272,9 @@ def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterab
 
 
 def placed(key: Any, values: Iterable[Any]) -> Any:
-    """A key that draws for each element of the widest value what it draws for it where nothing has room for more.
+    """A key that draws, for each element of the widest value, what it draws for it without spare room.
 
-    Raises ValueError where elements cannot be told apart so.
+    Raises ValueError if elements cannot be identified in this way.
     """
     value = max((v for v in values if isinstance(v, Wide)), key=lambda v: v.data.size)
     counts = {axis.dim: (axis, count) for axis, count in zip(value.axes, value.counts, strict=True)}
@@ -300,7 +300,7 @@ def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> S
 
 
 def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
-    """A mean over all places as one over those that are taken: the others held zeros."""
+    """Turn a mean over all positions into one over the used ones; the others held zeros."""
     if value is None:
         return value
     data = data_of(value)
@@ -311,7 +311,7 @@ def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> An
 
 
 def _refilled(value: Any) -> Any:
-    """Copies of the first place in those that are not taken."""
+    """Copies of the first position at the unused ones."""
     if not isinstance(value, Wide):
         return value
     data = value.data

@@ -1,8 +1,8 @@
-"""Which axes the results of an op have whose inputs have room for more, and what the op joins: see ``wide``.
+"""For ops whose inputs have spare room, which axes the results have and what the op combines: see ``wide``.
 
-A rule looks at one call and returns the wide axes of each output slot ("*" for all that are not named); None where the
-op cannot have its inputs so. Gradient ops need none: a gradient has the axes of its forward variable. Only the rules in
-``GATHERING``, of ops that join places, are asked for them too.
+A rule inspects one call and returns the wide axes of each output slot ("*" for all that are not named); None if the
+op cannot take its inputs wide. Gradient ops need no rules: a gradient has the axes of its forward variable. Only the
+rules in ``GATHERING``, for ops that combine positions, are used for them too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lowering.engine.wide import Call
 
 
-# Place by place: what they make of places that are not taken has no meaning, but these hold copies of ones that are.
+# Position by position: results at unused positions are meaningless, but these ops put copies of used ones there.
 _PLACES = FINITE_PLACES | frozenset(
     "brelu ceil clip cos exp fill_any_like floor hard_shrink hard_sigmoid hard_swish log logical_not pow reciprocal"
     " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu".split()
@@ -46,7 +46,7 @@ def _same(call: Call) -> Found:
 
 
 def _alike(call: Call) -> Found:
-    """All inputs have one shape."""
+    """All inputs have the same shape."""
     every = [v for slot in call.values for v in call.each(slot)]
     axes = {getattr(v, "axes", ()) for v in every}
     shapes = {tuple(v.shape) for v in every}
@@ -54,7 +54,7 @@ def _alike(call: Call) -> Found:
 
 
 def _paired(call: Call) -> Found:
-    """Y is laid along X from a dim on; where X has more room than it needs, Y has as much, or one element for all."""
+    """Y is aligned with X from a dim on; where X has spare room, Y has as much, or a single element."""
     x, y = call.shape("X"), call.shape("Y")
     start = int(call.attr("axis"))
     start = start if start >= 0 else len(x) - len(y)
@@ -80,7 +80,7 @@ def _rows(slot: str, attr: str) -> Rule:
 
 
 def _matmul(call: Call) -> Found:
-    """Batches of X and Y are paired; what is summed over has zeros where nothing is."""
+    """Batches of X and Y are paired; the summed dim has zeros at unused positions."""
     x, y = call.shape("X"), call.shape("Y")
     plain = int(call.attr("head_number")) == 1 and not call.attr("fused_reshape_Out")
     return _products(call, x, y, call.attr("transpose_X"), call.attr("transpose_Y")) if plain else None
@@ -111,7 +111,7 @@ def _products(call: Call, x: Sequence[int], y: Sequence[int], turned_x: bool, tu
 
 
 def _one_matrix(shared: Sequence[set[Axis]], x: Sequence[int], y: Sequence[int]) -> bool:
-    """Whether one side is a matrix that all batches of the other are multiplied by."""
+    """Whether one side is a matrix multiplied by all batches of the other."""
     rank = max(len(x), len(y))
     inner = [{a for a in axes if a.dim == rank} for axes in shared]
     return inner[0] == inner[1] and len(x) != len(y) and not (shared[0] if len(x) < rank else shared[1]) - inner[0]
@@ -155,7 +155,7 @@ def _softmax(call: Call) -> Found:
 
 
 def _entropy(x: str, axis: Callable[[Call], int]) -> Rule:
-    """X and its labels have the same places; classes are along another dim."""
+    """X and its labels have the same positions; classes are along another dim."""
 
     def rule(call: Call) -> Found:
         along = axis(call) % len(call.shape(x))
@@ -179,7 +179,7 @@ def _one_hot(call: Call) -> Found:
 
 
 def _batch_like(call: Call) -> Found:
-    """Filled with one number: of the size of one dim, which may be wide."""
+    """Filled with one number, with the size of one dim, which may be wide."""
     source, target = int(call.attr("input_dim_idx")), int(call.attr("output_dim_idx"))
     return {"*": [a._replace(dim=target) for a in call.axes("Input") if a.dim == source]}
 
@@ -193,7 +193,7 @@ def _layer_norm(call: Call) -> Found:
 
 
 def _chains(*paired: str) -> Rule:
-    """Padded sequences whose lengths are given: what follows them counts for nothing, and has no meaning."""
+    """Padded sequences with given lengths: whatever follows them is ignored, and meaningless."""
 
     def rule(call: Call) -> Found:
         axes = call.axes("Emission")

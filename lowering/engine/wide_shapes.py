@@ -1,4 +1,4 @@
-"""Of ops that lay their input out anew, which axes the results have: see ``wide_rules``."""
+"""For ops that rearrange their input, which axes the results have: see ``wide_rules``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_xshape(axes: Sequence[Axis]) -> list[Axis]:
 
 
 def off(slot: str, attr: str = "axis") -> Rule:
-    """An op that works along one dim, another one, and keeps them all."""
+    """An op that works along one dim, other than these, and keeps them all."""
 
     def rule(call: Call) -> Found:
         along = int(call.attr(attr)) % len(call.shape(slot))
@@ -32,7 +32,7 @@ def off(slot: str, attr: str = "axis") -> Rule:
 
 
 def off_last(call: Call) -> Found:
-    """An op that works along the last dim, another one, and keeps them all."""
+    """An op that works along the last dim, other than these, and keeps them all."""
     last = len(call.shape("X")) - 1
     return {"*": call.axes("X")} if call.only("X") and all(axis.dim != last for axis in call.axes("X")) else None
 
@@ -64,7 +64,7 @@ def _transpose(call: Call) -> Found:
 
 
 def _reshape(call: Call) -> Found:
-    """A dim that all places lie in, with nothing between them that was not, has them all."""
+    """A dim that contains all positions, and nothing else in between, keeps them all."""
     if not call.only("X") or call.each("Shape") or call.each("ShapeTensor"):
         return None
     x, wanted = call.shape("X"), [int(n) for n in call.attr("shape")]
@@ -120,7 +120,7 @@ def _unsqueeze(call: Call) -> Found:
 
 
 def _slice(call: Call) -> Found:
-    """Along other axes; or the first place, which is always taken of what is fed."""
+    """Along other axes; or the first position, which is always used in what is fed."""
     if not call.only("Input") or any(call.each(s) for s in call.values if s.startswith(("Starts", "Ends"))):
         return None
     cut = dict(zip(call.attr("axes"), zip(call.attr("starts"), call.attr("ends"), strict=True), strict=True))
@@ -145,7 +145,7 @@ def _expand(call: Call) -> Found:
 
 
 def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
-    """Whether no axis is the last of several dims, which may be dropped."""
+    """Whether none of the axes is the last of several dims, which may be dropped."""
     return not any(axis.dim == len(shape) - 1 and shape[-1] == 1 for axis in axes)
 
 

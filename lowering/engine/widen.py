@@ -1,7 +1,7 @@
-"""Which batches that ``sequence_pad`` makes may be wider than their longest sequence.
+"""Which batches made by ``sequence_pad`` may be wider than their longest sequence.
 
-The longest length is a shape, and each would be compiled. Where every op between ``sequence_pad`` and
-``sequence_unpad`` works position by position, or step by step, more positions after the longest sequence change
+The longest length is part of a shape, and each length would be compiled. If every op between ``sequence_pad`` and
+``sequence_unpad`` works position by position, or step by step, additional positions after the longest sequence change
 nothing: what is computed there is cut off again, and its gradient is zero.
 """
 
@@ -15,7 +15,7 @@ from lowering.registry import get_op
 Axes = dict[str, int]  # names of the widened variables, and their widened axes
 Rule = Callable[[OpView, Axes, ProgramView], "Mapping[str, int] | None"]
 
-# Place by place, and finite with finite gradients whatever finite number the padding is: more of it does no harm.
+# Position by position, and finite with finite gradients for any finite padding: more of it does no harm.
 FINITE_PLACES = frozenset(
     "relu relu6 tanh sigmoid logsigmoid softplus softsign leaky_relu elu gelu swish square abs scale cast assign"
     " fill_zeros_like".split()
@@ -24,9 +24,9 @@ _ELEMENTWISE = frozenset(f"elementwise_{name}" for name in "add sub mul div max 
 
 
 def widened(program: ProgramView, fetches: Collection[str]) -> frozenset[int]:
-    """Indices of the ``sequence_pad`` ops of the outermost block that may be given more width than they need.
+    """Indices of the ``sequence_pad`` ops of the outermost block that may be made wider than they need.
 
-    All of them or none; an op that is not known to leave positions alone, or a fetch, has the true width.
+    All of them or none: ops not known to keep positions apart, and fetches, require the true width.
     """
     axes: Axes = {}
     found = []
@@ -44,11 +44,11 @@ def widened(program: ProgramView, fetches: Collection[str]) -> frozenset[int]:
 
 
 def _follow(op: OpView, axes: Axes, program: ProgramView) -> Mapping[str, int] | None:
-    """The widened outputs of an op with widened inputs; None where it may not have them."""
+    """The widened outputs of an op with widened inputs; None if it cannot take them."""
     forward = get_op(op.type).forward
     type = op.type if forward is None else forward.type
     if forward is not None and (type in _RULES or type == "sequence_pad"):
-        # A gradient has the shape of its forward variable, and is zero where that is wider than need be.
+        # A gradient has the shape of its forward variable, and is zero at the additional positions.
         return {n: axes[forward_name(n)] for n in op.output_names() if forward_name(n) in axes}
     rule = _RULES.get(type)
     return None if rule is None else rule(op, axes, program)
@@ -60,7 +60,7 @@ def _one(op: OpView, slot: str) -> str:
 
 
 def _only(op: OpView, axes: Axes, *slots: str) -> bool:
-    """Whether no other slot than these has a widened variable."""
+    """Whether no slot other than these has a widened variable."""
     return not any(name in axes for slot, names in op.inputs.items() if slot not in slots for name in names)
 
 
@@ -99,7 +99,7 @@ def _mul(op: OpView, axes: Axes, program: ProgramView) -> Mapping[str, int] | No
 
 
 def _off_axis(attr: str, default: int) -> Rule:
-    """An op that works along the axis ``attr``, which is another one."""
+    """An op that works along the axis ``attr``, other than the widened ones."""
 
     def rule(op: OpView, axes: Axes, program: ProgramView) -> Mapping[str, int] | None:
         x = _one(op, "X")

@@ -1,4 +1,4 @@
-"""64-bit types, on for one call."""
+"""64-bit types for the duration of one call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def with_x64(function: Callable[..., T], *args: Any) -> T:
-    """``function(*args)`` with jax's 64-bit types on in this thread; afterwards they are as they were.
+    """``function(*args)`` with jax's 64-bit types enabled in this thread; the previous setting is restored.
 
     ``with jax.enable_x64(True)`` promises the same, but its exit is Python code: an interrupt that arrives as the exit
-    begins would leave the types on for whatever else the process does. What ends this function has no such place.
+    begins would leave the types enabled for the rest of the process. The end of this function has no such gap.
     """
     before = jax.enable_x64.get_local()
     try:
@@ -27,7 +27,7 @@ def with_x64(function: Callable[..., T], *args: Any) -> T:
 
 
 def with_device(device: jax.Device, function: Callable[..., T], *args: Any) -> T:
-    """``with_x64(function, *args)`` with ``device`` as the one that takes what names none."""
+    """``with_x64(function, *args)`` with ``device`` as the default device."""
     before = jax.default_device.get_local()
     try:
         jax.default_device.set_local(device)
@@ -37,7 +37,7 @@ def with_device(device: jax.Device, function: Callable[..., T], *args: Any) -> T
 
 
 def in_x64(function: Callable[P, T]) -> Callable[P, T]:
-    """A function that runs as ``with_x64`` runs it."""
+    """A function that runs under ``with_x64``."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,6 +1,6 @@
-"""Tensor arrays: element by element while indices are known, stacked on a leading axis once they are not.
+"""Tensor arrays: element by element while indices are known, otherwise stacked on a leading axis.
 
-What must hold: the elements of a stacked array have one structure, each is padded to it, and the first ``length`` of
+Invariants: the elements of a stacked array have one structure, each is padded to it, and the first ``length`` of
 them are written. In a gradient array, an element flagged as ``taken`` counts as zero: the gradient of its write has
 used it, and what is added afterwards belongs to the element's earlier value.
 """
@@ -68,7 +68,7 @@ def item_of(array: TensorArray) -> Any:
 
 
 def alike(arrays: Sequence[TensorArray]) -> list[TensorArray]:
-    """The arrays stacked, with room for equally many elements of one structure; elements that one lacks are zeros."""
+    """The arrays stacked, with capacity for equally many elements of one structure; missing elements are zeros."""
     held = [[item_of(a)] if a.stacked else [v for v in a.items or () if v is not None] for a in arrays]
     item = functools.reduce(join, (abstract(v) for values in held for v in values))
     template = array_template(item, max(a.capacity for a in arrays))
@@ -79,11 +79,11 @@ def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bo
     """``array[i] = value``, or ``array[i] += value`` when ``add``; the array grows as far as a known i.
 
     Args:
-        array: what the variable holds; None before its first write.
+        array: the variable's value; None before its first write.
         i: int64 of shape [1].
         value: the element.
-        capacity: how many elements a stacked array has when it must be made here.
-        add: the write is the gradient of a read, so several reads of an element add up.
+        capacity: the number of elements of a stacked array that must be created here.
+        add: the write is the gradient of a read, so several reads of an element are summed.
     """
     index = known_int(i)
     if index is not None and (array is None or not array.stacked):
@@ -125,7 +125,7 @@ def _flags(array: TensorArray, size: int) -> np.ndarray:
 
 
 def _untaken(array: TensorArray, value: Any, where: Any) -> Any:
-    """An element of a gradient array: zero when the gradient of its write has used it."""
+    """An element of a gradient array: zero if the gradient of its write has used it."""
     host = known(array.taken)
     if array.taken is None or (host is not None and not host.any()):
         return value
@@ -138,7 +138,7 @@ def _untaken(array: TensorArray, value: Any, where: Any) -> Any:
 def element_at(buffer: Any, where: Any) -> Any:
     """Element ``where`` of a stacked buffer.
 
-    The branch, which is always taken, keeps XLA:CPU from fusing the read into whatever else uses it: a read fused into
+    The branch, which is always taken, prevents XLA:CPU from fusing the read into its users: a read fused into
     a write of another buffer of the loop makes it copy whole buffers in each step.
     """
 
@@ -149,7 +149,7 @@ def element_at(buffer: Any, where: Any) -> Any:
 
 
 def fixed_element(buffer: Any, where: Any) -> Any:
-    """Element ``where`` of a stacked buffer that is a loop invariant: the read may be fused into what uses it."""
+    """Element ``where`` of a stacked buffer that is a loop invariant: the read may be fused into its users."""
     return jax.tree_util.tree_map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer)
 
 
@@ -160,7 +160,7 @@ def get_fixed(array: TensorArray, where: Any) -> Any:
 
 
 def get(array: TensorArray, i: Any) -> Any:
-    """``array[i]``; None when nothing was written there yet."""
+    """``array[i]``; None if nothing has been written there."""
     index = known_int(i)
     if not array.stacked:
         items = array.items or ()
@@ -182,10 +182,10 @@ def _stacked_items(array: TensorArray) -> TensorArray:
 
 
 def take(array: TensorArray, i: Any, *, flag: bool = True) -> tuple[Any, TensorArray]:
-    """(the gradient in element i, or None when there is none; the array with that element flagged as used).
+    """(the gradient in element i, or None if there is none; the array with that element flagged as used).
 
     Args:
-        flag: False where it is known that nothing adds to the element or takes it again.
+        flag: False if nothing is known to add to the element or take it again.
     """
     index = known_int(i)
     if not flag and array.stacked and array.taken is None:
@@ -234,13 +234,13 @@ def covers(gradient: Any, forward: TensorArray) -> bool:
 def gradient_like(
     gradient: TensorArray | None, forward: TensorArray, *, flags: bool = True, whole: bool = False
 ) -> TensorArray:
-    """The gradient array of ``forward`` with its elements, capacity and row counts; zeros where none was written.
+    """The gradient array of ``forward`` with its elements, capacity and row counts; zeros for unwritten elements.
 
     It ends after the last element that has a gradient, as an array ends after the last one written.
 
     Args:
-        flags: whether it needs flags that tell which elements were taken.
-        whole: the elements past that end are zeros, which an array held element by element has to spell out.
+        flags: whether it needs flags for elements that were taken.
+        whole: whether elements past that end must be explicit zeros, for an array held element by element.
     """
     if not forward.stacked:
         return _item_gradients(gradient, forward, whole)
@@ -257,7 +257,7 @@ def gradient_like(
         if gradient.taken is not None:
             fitted = replace(fitted, taken=_padded_flags(gradient.taken, forward.capacity))
     if isinstance(blank.buffer, LoDArray):
-        # Counts and offsets are the forward array's: an element without a gradient has its rows all the same.
+        # Counts and offsets are those of the forward array: an element without a gradient still has its rows.
         fitted = replace(fitted, buffer=blank.buffer.with_data(fitted.buffer.data))
     return fitted if fitted.taken is not None else replace(fitted, taken=blank.taken)
 
@@ -291,7 +291,7 @@ def _zero_item(value: Any) -> Any:
 
 
 def _unstacked(gradient: TensorArray, count: int) -> TensorArray:
-    """The first ``count`` elements of a stacked gradient, one by one, as far as its length where that is known."""
+    """The first ``count`` elements of a stacked gradient, one by one, up to its length if that is known."""
     length = known_int(gradient.length)
     count = min(count, gradient.capacity if length is None else length)
     if isinstance(gradient.buffer, LoDArray) and gradient.buffer.padded:

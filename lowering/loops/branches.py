@@ -1,8 +1,8 @@
-"""``conditional_block`` and its gradient: ``lax.cond``, or nothing at all where the condition is known.
+"""``conditional_block`` and its gradient: ``lax.cond``, or no branch at all if the condition is known.
 
-What must hold: both branches of a ``lax.cond`` return one structure. A variable that the block writes has the join of
-its values before and after it; one without a value before is zeros where the block does not run, where Fluid leaves it
-uninitialized. Residuals are those of one step, zeros where it did not run; the gradient takes its own branch by the
+Invariants: both branches of a ``lax.cond`` return one structure. A variable that the block writes has the join of
+its values before and after it; one without a value before is zeros if the block does not run, where Fluid leaves it
+uninitialized. Residuals are those of one step, zeros if it did not run; the gradient takes its own branch by the
 same condition, so it never reads such zeros.
 """
 
@@ -29,7 +29,7 @@ from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
 
 
 def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> Any:
-    """Whether the block runs: a host bool where known, else a traced scalar.
+    """Whether the block runs: a host bool if known, else a traced scalar.
 
     A scalar condition is the truth of Cond; otherwise the block runs when every Input has elements.
     """
@@ -51,7 +51,7 @@ def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool)
 
 
 def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> None:
-    """Run op conditional_block: changes ``ctx.env``."""
+    """Run op conditional_block, updating ``ctx.env``."""
     op, program, env = ctx.op, ctx.runner.program, ctx.env
     body = program.blocks[int(op.attrs["sub_block"])]
     scope = (op.outputs.get("Scope") or (None,))[0]
@@ -95,7 +95,7 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
 
 
 def _fits(value: Any) -> bool:
-    """Whether the variable had a value before that stays when the block does not run."""
+    """Whether the variable had a value before that remains if the block does not run."""
     return value is not None and not (isinstance(value, TensorArray) and not value.stacked)
 
 
@@ -107,13 +107,13 @@ def _save(env: MutableMapping[str, Any], scope: str | None, kept: Env, run: Any,
 
 
 def run_conditional_grad(ctx: Context) -> None:
-    """Run op conditional_block_grad: changes ``ctx.env``; a block that did not run leaves gradients as they are."""
+    """Run op conditional_block_grad, updating ``ctx.env``; a block that did not run leaves gradients unchanged."""
     op, env = ctx.op, ctx.env
     block = ctx.runner.program.blocks[int(op.attrs["sub_block"])]
     scopes = _recorded(ctx)
     outer = _out_grads(ctx)
     pairs = _targets(ctx, outer)
-    # What the loop around has gathered of an array's gradient; the elements of this branch are added.
+    # What the surrounding loop has gathered of an array's gradient; the elements of this branch are added.
     handed = {n for n, _ in outer}
     outer += [(n + GRAD, o) for o, n in pairs if n + GRAD not in handed and isinstance(env.get(n), TensorArray)]
     ended = ending(ctx.runner.program, block.idx, [n for n, _ in outer])
@@ -135,7 +135,7 @@ def run_conditional_grad(ctx: Context) -> None:
 
     updates = _updates(ctx.runner.program, block, env)
     around = {n.removesuffix(GRAD): _settled(env[g]) for n, g in outer if g in env}
-    # Where neither the branch nor anything before it has written the variable, there is nothing to have a gradient.
+    # If neither the branch nor anything before it has written the variable, it has no gradient.
     blank = {o: around[n] if n in around else zero_gradient(env[n]) for o, n in pairs if n in around or n in env}
     blank.update({n: env[n] for n in updates})
     run = known(scopes.steps) if scopes.ran is None else np.bool_(scopes.ran)
@@ -154,7 +154,7 @@ def run_conditional_grad(ctx: Context) -> None:
 
 
 def _recorded(ctx: Context) -> StepScopes:
-    """What the forward op has left: whether its block ran, and the values that it saved."""
+    """What the forward op has recorded: whether its block ran, and the values that it saved."""
     scopes = ctx.env.get((ctx.op.inputs.get("Scope") or ("",))[0])
     if not isinstance(scopes, StepScopes):
         raise LoweringError(
@@ -167,7 +167,7 @@ def _recorded(ctx: Context) -> StepScopes:
 def _incoming(ctx: Context, outer: list[tuple[str, str]]) -> Env:
     """The gradients that flow into the block, by their names inside.
 
-    Where nothing after the branch has used a variable that was there before it, its gradient is zero.
+    If nothing after the branch has used a variable that existed before it, its gradient is zero.
     """
     env, before = ctx.env, set(ctx.op.inputs.get("Input") or ())
     bases = [(n, g, n.removesuffix(GRAD)) for n, g in outer]
@@ -185,7 +185,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _updates(program: ProgramView, block: BlockView, env: MutableMapping[str, Any]) -> list[str]:
-    """Outer variables that the block, or one inside it, changes.
+    """Outer variables changed by the block, or by one inside it.
 
     An optimizer inside the branch writes parameters and its own state; the gradient of a counter rewinds it.
     """
@@ -200,7 +200,7 @@ def _out_grads(ctx: Context) -> list[tuple[str, str]]:
 
 
 def _targets(ctx: Context, outer: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(outer gradient name, forward name): of the inputs that want a gradient, and of what the block overwrites."""
+    """(outer gradient name, forward name) of the inputs that need a gradient, and of what the block overwrites."""
     names = [*(ctx.op.inputs.get("Input") or ())]
     outs = ctx.op.outputs.get("Input" + GRAD) or ()
     found = [(o, n) for o, n in zip(outs, names, strict=True) if o != EMPTY]
@@ -210,9 +210,9 @@ def _targets(ctx: Context, outer: list[tuple[str, str]]) -> list[tuple[str, str]
 
 
 def _had_a_value(ctx: Context, name: str) -> bool:
-    """Whether ``name`` may have held a value before the branch, whose gradient is another than that after it.
+    """Whether ``name`` may have had a value before the branch, with a gradient different from that after it.
 
-    What the branch alone writes has none: its gradient stays under its name, as in Paddle, and can be fetched.
+    A variable written by the branch alone has none: its gradient keeps its name, as in Paddle, and can be fetched.
     """
     op, block = ctx.op, ctx.runner.program.blocks[ctx.op.block_idx]
     var = block.vars.get(name)

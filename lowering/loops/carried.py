@@ -1,6 +1,6 @@
-"""Values that loops and branches carry: one structure for all steps, rows padded where steps differ.
+"""Values carried by loops and branches: one structure for all steps, with rows padded where steps differ.
 
-What must hold: ``a`` and ``b`` both ``fit`` into ``join(a, b)``, and ``fit`` keeps every valid row, offset and element.
+Invariants: ``a`` and ``b`` both ``fit`` into ``join(a, b)``, and ``fit`` keeps every valid row, offset and element.
 It adds padding (I1 in a forward value, I2 in a gradient) and never cuts; where padding cannot make two values alike,
 NeedsExact is raised instead.
 """
@@ -20,7 +20,7 @@ from lowering.values import Array, LoDArray, SelectedRows, TensorArray
 
 
 def known(value: Any) -> np.ndarray | None:
-    """The host value of an array that is known while tracing (or outside a trace); None for a tracer or no array."""
+    """The host value of an array that is known during tracing (or outside a trace); None for a tracer or no array."""
     if isinstance(value, LoDArray):
         value = value.data
     if isinstance(value, np.ndarray | np.generic | int | float | bool):
@@ -31,7 +31,7 @@ def known(value: Any) -> np.ndarray | None:
 
 
 def known_int(value: Any) -> int | None:
-    """The single integer (or truth value) in ``value``, or None when the trace does not know it."""
+    """The single integer (or truth value) in ``value``, or None if the trace does not know it."""
     found = known(value)
     return None if found is None or found.size != 1 else int(found.reshape(()))
 
@@ -188,7 +188,7 @@ def same_structure(a: Any, b: Any) -> bool:
 
 
 def fit(value: Any, template: Any, *, backward: bool = False) -> Any:
-    """``value`` in the structure of ``template``: rows, offsets and elements padded, row counts added; nothing is cut.
+    """``value`` in the structure of ``template``: rows, offsets and elements padded, row counts added; never cut.
 
     ``backward`` fills rows with zeros (I2) instead of copies of the first row (I1).
     """

@@ -1,9 +1,9 @@
-"""Gradients that are one product of matrices: summed over the steps of a loop they are one product of all rows.
+"""Gradients that are a single matrix product: summed over the steps of a loop, they are one product of all rows.
 
 An op's rule declares it: ``@contraction("mul_grad", "Y@GRAD", ("X", "Out@GRAD"))`` over a function of the values of
 those inputs, the value of the differentiated input, and the op's attributes. It returns (left [R, K], right [R, N])
-such that the gradient has the numbers of left^T right, or None where that does not hold. ``hoist`` rests on this: the
-products of single steps add up to the product of their rows put together.
+such that the gradient has the elements of left^T right, or None if it does not. ``hoist`` relies on this: the
+products of single steps sum to the product of their rows joined together.
 """
 
 from __future__ import annotations

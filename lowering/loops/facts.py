@@ -4,8 +4,8 @@ A counter that is only incremented has the value ``first + stride * t`` in step 
 element of a tensor array that stays live until the gradient: where indices are such counters, it can be decided that no
 later write overwrites it. Nor is what a cheap op makes of such a counter and of loop invariants.
 
-What must hold: a fact is true of every step of every run, or it is not stated. The analysis is sound, not complete:
-what an op does that it does not follow is unknown, and an unknown index may be any index.
+Invariant: a fact is true of every step of every run, or it is not stated. The analysis is sound but incomplete:
+the effect of an op that it does not follow is unknown, and an unknown index may be any index.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Affine:
         return jnp.asarray(t, jnp.int32) * self.stride + self.first
 
     def meets(self, other: Affine, earliest: int) -> bool:
-        """Whether other(t + k) == self(t) for some k >= ``earliest``; True where that is not decided.
+        """Whether other(t + k) == self(t) for some k >= ``earliest``; True if undecided.
 
         With equal strides, other.first + stride * (t + k) == self.first + stride * t gives
         k = (self.first - other.first) / stride, the same for every t.
         """
         distance = self.first - other.first
         if self.stride != other.stride or self.stride == 0:
-            return True  # not known to be apart
+            return True  # not known to differ
         return distance % self.stride == 0 and distance // self.stride >= earliest
 
 
@@ -79,7 +79,7 @@ class Facts:
         writes: name written to an array, where it stays live -> (array, index).
         fixed: arrays that the loop does not write: loop invariants.
         once: arrays whose elements are written at most once, and not read before.
-        again: name -> how to make it again.
+        again: name -> how to recompute it.
         makers: the cheap ops of a step.
     """
 
@@ -94,7 +94,7 @@ class Facts:
 
 @dataclass
 class _Access:
-    """One op that reads or writes an array: its position, the tensor, and the index where it is known."""
+    """One op that reads or writes an array: its position, the tensor, and the index if known."""
 
     position: int
     name: str
@@ -203,7 +203,7 @@ def _read_inside(program: ProgramView, body: BlockView, array: str) -> bool:
 def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool:
     """Whether no forward op that runs after op ``index`` of a block writes the array."""
     block = program.blocks[block_idx]
-    # A block of a loop around this one may run again, and then the ops before op ``index`` run after it as well. A
+    # A block of a surrounding loop may run again, so that the ops before op ``index`` run after it as well. A
     # variable of the block itself starts anew with each run.
     again = block_idx != 0 and array not in block.vars
     for op in block.ops:
@@ -237,10 +237,10 @@ def _accesses(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> 
 
 
 def _counters(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> dict[str, Affine]:
-    """Integers around the loop that each step moves by the same amount.
+    """Integers outside the loop that each step changes by the same amount.
 
-    Each name is followed alone, from its value before the loop: ``increment`` and ``assign`` are all that is followed,
-    so where the end of the step is known, the step maps every x to x + c, and what moves the first step moves each.
+    Each name is followed separately, from its value before the loop: only ``increment`` and ``assign`` are followed,
+    so if the end of the step is known, the step maps every x to x + c, and c is the same for all steps.
     """
     found = {}
     for name in outer_writes(body):
@@ -278,7 +278,7 @@ class _Follow:
         return None if name in self.written else _constant(self.env, name)
 
     def run(self, op: OpView) -> None:
-        """Take op into account."""
+        """Process an op."""
         if op.type in ("increment", "assign"):
             x, step = self.value(op.inputs["X"][0]), op.attrs.get("step", 1.0) if op.type == "increment" else 0
             moved = None

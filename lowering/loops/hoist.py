@@ -1,13 +1,13 @@
-"""Parameter gradients hoisted out of a gradient loop: one product of all rows after it instead of one in each step.
+"""Parameter gradients hoisted out of a gradient loop: one product of all rows after it instead of one per step.
 
 Where a step would add left^T right to a parameter's gradient (see ``contractions``), the loop keeps left and right, as
 
     sum_t left_t^T right_t = [left_0; left_1; ...]^T [right_0; right_1; ...],
 
 one large product of [steps * R, K] and [steps * R, N] instead of many small ones, and no sum to carry. Operands that
-lie in a buffer already (residuals, elements of arrays) are not kept again.
+are already in a buffer (residuals, elements of arrays) are not stored again.
 
-What must hold: the gradient only enters the sum. One op writes it, no op of the block reads it, and no input of that op
+Invariant: the gradient is used only in the sum. One op writes it, no op of the block reads it, and no input of that op
 is written twice, so that its value at the end of the step is the one that the op would have read.
 """
 
@@ -48,7 +48,7 @@ class Hoisted:
         name: the gradient inside the block.
         op: the op that computes it, and only it.
         rule: its declaration.
-        operands: once a step is traced, left and right: names of kept values, or stacks that exist; None when the step
+        operands: once a step is traced, left and right: names of stored values, or existing stacks; None if the step
             computes the gradient itself after all.
     """
 
@@ -69,7 +69,7 @@ class Hoist:
         """After a step's ops: what to keep of it. Gradients that do not fit the rule are computed into ``env``.
 
         Args:
-            stacks: id of a value of this step -> where the values of all steps are.
+            stacks: id of a value of this step -> location of the values of all steps.
         """
         kept: dict[str, Any] = {}
         names: dict[int, str] = {}
@@ -91,7 +91,7 @@ class Hoist:
         return kept
 
     def results(self, kept: Mapping[str, Any], steps: Any, env: Mapping[str, Any], platform: str) -> dict[str, Any]:
-        """The gradients by name inside, from what was kept of all steps."""
+        """The gradients by name inside, from what was stored of all steps."""
         found = {}
         for one in self.taken:
             if one.operands is not None:
@@ -102,7 +102,7 @@ class Hoist:
 
 
 def find_hoists(block: BlockView, summed: Iterable[str]) -> Hoist:
-    """Take out of a gradient block the products that make a gradient in ``summed``."""
+    """Remove from a gradient block the products that compute a gradient in ``summed``."""
     summed = set(summed)
     written = [n for op in block.ops for n in op.output_names()]
     read = {n for op in block.ops for n in op.input_names()}
@@ -147,7 +147,7 @@ def _rows(one: Hoisted, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
 
 
 def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
-    """Whether keeping R (K + N) numbers, less those in a buffer, moves less than reading and writing the sum, 2 K N."""
+    """Whether storing R (K + N) numbers, less those in a buffer, moves less than reading and writing the sum, 2 K N."""
     kept = sum(v.size for v in pair if id(v) not in stacks)
     return bool(kept <= 2 * pair[0].shape[1] * pair[1].shape[1])
 
@@ -155,7 +155,7 @@ def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
 def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
     """The sum over the steps of left^T right.
 
-    Where the number of steps is traced, the rows are multiplied block by block up to it, as slices have static sizes.
+    If the number of steps is traced, the rows are multiplied block by block up to it, as slices have static sizes.
     """
     count = known_int(steps)
     if count is not None:
@@ -167,7 +167,7 @@ def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
 
     def add(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         begin, total = carry
-        # The last block would reach past the buffer: it starts earlier, and rows that were counted are masked out.
+        # The last block would extend past the buffer: it starts earlier, and rows already counted are masked out.
         at = jnp.minimum(begin, room - size)
         turn = at + jnp.arange(size, dtype=jnp.int32)
         fresh = ((turn >= begin) & (turn < steps))[:, None, None]

@@ -1,9 +1,9 @@
 """Rank tables and the two conversions between a LoD tensor and the array of its time steps.
 
-Sequences are ranked by falling length, so those with an item t are the first ``alive(t)`` ones: element t + 1 continues
-a prefix of the rows of element t, and a memory of step t loses its last rows for step t + 1. What must hold: ``index``
-is a permutation, stable for equal lengths, and ``sequences_of`` is the inverse of ``steps_of``. Each of them exists
-twice: for offsets known while tracing, which gives exact elements, and traced, which gives elements of equal capacity.
+Sequences are ranked by decreasing length, so those with an item t are the first ``alive(t)`` ones: element t + 1
+continues a prefix of the rows of element t, and a memory of step t loses its last rows for step t + 1. Invariants:
+``index`` is a permutation, stable for equal lengths, and ``sequences_of`` is the inverse of ``steps_of``. Each has two
+versions: for offsets known during tracing, which gives exact elements, and traced, with elements of equal capacity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lowering.values import Array, LoDArray, RankTable, TensorArray, fill_paddin
 
 
 def rank_table(x: LoDArray, level: int) -> RankTable:
-    """The sequences of one LoD level, longest first, equal lengths in their order.
+    """The sequences of one LoD level, longest first, equal lengths in their original order.
 
     Raises:
         ValueError: x has no such LoD level.
@@ -41,8 +41,8 @@ def rank_table(x: LoDArray, level: int) -> RankTable:
     lens = off[1:] - off[:-1]
     numbers = row_numbers(lens.shape[0])
     key = lens if count is None else jnp.where(numbers < count, lens, -1)
-    # A stable sort by counting: the place of a sequence is how many come before it, longer ones and, among equally long
-    # ones, earlier ones. Sequences that only pad the batch come last.
+    # A stable counting sort: the rank of a sequence is the number of those before it: longer ones and, among equally
+    # long ones, earlier ones. Sequences that only pad the batch come last.
     ahead = (key[:, None] > key[None, :]) | ((key[:, None] == key[None, :]) & (numbers[:, None] < numbers[None, :]))
     place = jnp.sum(ahead, axis=0, dtype=jnp.int32)
     index = jnp.zeros(lens.shape[0], jnp.int32).at[place].set(numbers)
@@ -58,7 +58,7 @@ def _host_table(x: LoDArray, off: np.ndarray, valid: int | None, level: int) -> 
 
 
 def static_longest(x: LoDArray, level: int) -> int:
-    """A static bound of the longest sequence: the executor's, or as many items as there is room for."""
+    """A static bound of the longest sequence: the executor's, or the number of items that fit."""
     if level < len(x.longest):
         return x.longest[level]
     return x.lod[level + 1].shape[0] - 1 if level + 1 < len(x.lod) else x.capacity
@@ -73,7 +73,7 @@ def alive(table: RankTable, t: Any) -> Any:
 
 
 def is_known(table: RankTable) -> bool:
-    """Whether the lengths, and with them the order, are known while tracing."""
+    """Whether the lengths, and with them the order, are known during tracing."""
     return known(table.lengths) is not None
 
 
@@ -149,7 +149,7 @@ def _nested_steps(x: LoDArray, table: RankTable, off: Array, level: int, backwar
 
 
 def rows_of(array: TensorArray, table: RankTable) -> int:
-    """Room for the rows of all steps, to begin with: those of the ranked value, or of one step for ragged items."""
+    """The initial row capacity for all steps: that of the ranked value, or of one step for ragged items."""
     if array.stacked and _has_lod(array.buffer):
         return max(table.capacity, array.buffer.data.shape[1])
     return table.capacity
@@ -159,7 +159,7 @@ def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: b
     """The inverse of ``steps_of``: the items of each sequence one after another, sequences in their first order.
 
     Args:
-        room: the row capacity of the result, where it is not known from the elements; rows past it are lost.
+        room: the row capacity of the result, if it is not known from the elements; rows past it are lost.
     """
     if not array.stacked and is_known(table):
         return _known_sequences(array, table)
@@ -219,12 +219,12 @@ def _nested_sequences(
 
 
 def _room(x: LoDArray, k: int) -> int:
-    """How many items there is room for below LoD level k."""
+    """The number of items that fit below LoD level k."""
     return x.lod[k + 1].shape[0] - 1 if k + 1 < len(x.lod) else x.capacity
 
 
 def _width(buffer: LoDArray, k: int, rows: int) -> int:
-    """How many items one element has room for below LoD level k."""
+    """The number of items of one element that fit below LoD level k."""
     return buffer.lod[k + 1].shape[1] - 1 if k + 1 < len(buffer.lod) else rows
 
 

@@ -1,11 +1,11 @@
 """``recurrent`` (StaticRNN) and its gradient: ``lax.scan`` over the leading axis.
 
 The forward carry is the memories: ``state`` of step t is ``ex_state`` of step t + 1. The gradient's carry is the
-gradients of ``ex_state``, so the one that step t + 1 leaves is a part of the gradient of ``state`` in step t; those of
-parameters are summed. As for ``while``, weight gradients are products of the rows of all steps where that pays, and
-large cheap values of a step are made again.
+gradients of ``ex_state``, so the one left by step t + 1 is part of the gradient of ``state`` in step t; those of
+parameters are summed. As for ``while``, weight gradients are products of the rows of all steps where that pays off,
+and large values that are cheap to compute are recomputed.
 
-What must hold: rows are exact, and all inputs have equally many steps. Inputs are no residuals: the gradient's scan
+Invariants: rows are exact, and all inputs have the same number of steps. Inputs are not residuals: the gradient's scan
 reads the same row of them.
 """
 
@@ -98,7 +98,7 @@ def run_recurrent(ctx: Context) -> None:
         with collected(ctx.runner, row[0]) as flags:
             kept = recorder.run(ctx.runner, rec.block.ops, inner)
         if _by_steps(ctx, length):
-            # A branch that did not run in a step has left nothing, so that the steps cannot be stacked.
+            # A branch that did not run in a step has left nothing, so the steps cannot be stacked.
             steps.append({**kept, **recorder.constants})
             pass_on(ctx.runner, as_arrays(flags))
             kept, flags = {}, {}
@@ -125,7 +125,7 @@ def _facts(rec: Recurrence) -> Facts:
 
 
 def _by_steps(ctx: Context, length: int) -> bool:
-    """Whether each step runs on its own, its values known."""
+    """Whether each step runs separately, with known values."""
     return ctx.runner.interpret and length > 0
 
 

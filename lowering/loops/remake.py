@@ -1,12 +1,12 @@
-"""Residuals that a loop's gradient computes again because storing them would move more memory than computing them.
+"""Residuals that a loop's gradient recomputes because storing them would move more memory.
 
-Attention adds a small query to the keys of a whole batch: what comes of it is as large as the keys and another one in
-each step, and all that a step adds to the keys, which stay, is the query. Such values are made again from it, by the
+Attention adds a small query to the keys of a whole batch: the result is as large as the keys and differs in each
+step, while each step adds only the query to the unchanged keys. Such values are recomputed from the query, by the
 same ops as before: rematerialization (Chen et al., "Training deep nets with sublinear memory cost", 2016), for
 elementwise ops alone.
 
-What must hold: when the ops run again, each of their inputs has the value that it had in the step. It is written once
-in the step, or is a loop invariant that stays live, or is made again itself.
+Invariant: when the ops run again, each of their inputs has the value that it had in the step. It is written once
+in the step, or is a loop invariant that stays live, or is recomputed itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHEAP = frozenset(
     " sequence_expand sequence_expand_as sigmoid sin softsign sqrt square squeeze squeeze2 tanh unsqueeze"
     " unsqueeze2".split()
 )
-# Bytes of a residual in one step from which on it is considered.
+# The size in bytes of a residual in one step from which it is considered.
 _WORTH = 1 << 14
 
 
@@ -42,11 +42,11 @@ class Remade:
 
 @dataclass
 class Makers:
-    """Which values of a step cheap ops make.
+    """The values of a step computed by cheap ops.
 
     Attributes:
         ops: name -> number of the op that writes it, of those whose inputs are as they were when the step has ended.
-        around: inputs of these ops that lie around the loop and stay as they are.
+        around: inputs of these ops from outside the loop that do not change.
     """
 
     body: BlockView | None = None
@@ -84,16 +84,16 @@ def find_makers(
 
 
 class Choice:
-    """Decides which values of a step are made again.
+    """Decides which values of a step are recomputed.
 
     Args:
         makers: the cheap ops.
         env: the values at the end of a step.
-        free: names that come back without being saved and without being made of what is saved.
+        free: names available without being saved and without being computed from what is saved.
 
     Attributes:
-        made: name -> how it is made again.
-        sources: names that must come back for it, free ones included.
+        made: name -> how it is recomputed.
+        sources: names that must be available for it, including free ones.
     """
 
     def __init__(self, makers: Makers, env: Mapping[str, Any], free: Collection[str]):
@@ -102,7 +102,7 @@ class Choice:
         self.sources: set[str] = set()
 
     def run(self, kept: Iterable[str]) -> None:
-        """Choose among ``kept``, names that would be saved: those at least twice as large as what they come from."""
+        """Choose among ``kept``, names that would be saved: those at least twice as large as their sources."""
         body = self.makers.body
         kept = [n for n in kept if n in self.makers.ops and self._size((n,)) >= _WORTH]
         for name in sorted(kept, key=lambda n: self.makers.ops[n]):
@@ -112,7 +112,7 @@ class Choice:
                 self.sources |= sources
 
     def _back(self, name: str, seen: dict[str, tuple[set[int], set[str]]]) -> tuple[set[int], set[str]]:
-        """(numbers of the ops, names they start from) by which ``name`` is made from as little as possible."""
+        """(numbers of the ops, initial names) by which ``name`` is computed from as little as possible."""
         if name in seen:
             return seen[name]
         number = self.makers.ops[name]
@@ -141,7 +141,7 @@ class Choice:
 
 
 def remake(made: Mapping[str, Remade], env: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
-    """The values to be made again, from ``env``, which holds what was saved and what lies around the loop."""
+    """The recomputed values, from ``env``, which holds what was saved and what is outside the loop."""
     step = dict(env)
     for block, number in sorted({(v.block, number) for v in made.values() for number in v.numbers}):
         step.update(runner.run_op(runner.program.blocks[block].ops[number], step))

@@ -1,11 +1,11 @@
-"""What a loop or branch carries and saves, read off its blocks; and how often it runs, where constants tell.
+"""What a loop or branch carries and saves, determined from its blocks; and its trip count, if constants determine it.
 
 Residuals: every name that the gradient block reads before it writes it, and that its forward step defines, is in the
 plan, at the end of the step or at its start, whichever the gradient needs. A name that the step does not define is
 no residual: the gradient block finds it in the environment around the loop.
 
-Trip counts: a value counts as known only if every op that makes it is followed. So an exact count takes the steps of
-the run, and an inexact one, which goes on while the condition is unknown, takes at least as many.
+Trip counts: a value counts as known only if every op that computes it is followed. So an exact count is the number of
+steps of the run, and an inexact one, which continues while the condition is unknown, is an upper bound.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from lowering.loops.carried import known, known_int
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import TensorArray
 
-# A loop whose counters are known is followed this far before it is taken to be endless.
+# A loop with known counters is followed this far before it is taken to be endless.
 _LONGEST_WALK = 200_000
-_LONGEST_HOPE = 8192  # while the condition is not known
+_LONGEST_HOPE = 8192  # while the condition is unknown
 
 
 def outer_writes(block: BlockView) -> list[str]:
-    """Names that a block writes and that belong to a block around it, in order."""
+    """Names that a block writes and that belong to an outer block, in order."""
     written = dict.fromkeys(n for op in block.ops for n in op.output_names())
     return [n for n in written if n not in block.vars]
 
@@ -43,7 +43,7 @@ def gradient_blocks(program: ProgramView, op: OpView, slot: str, type: str) -> l
 
 
 def seen_from_outside(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
-    """What the block of gradient op ``op`` sees around it: no gradients but those that the op hands in by slots.
+    """What the block of gradient op ``op`` sees outside: no gradients except those passed in by slots.
 
     Inside, ``x@GRAD`` is the gradient of this backward pass; outside the name may belong to another pass.
     """
@@ -52,9 +52,9 @@ def seen_from_outside(op: OpView, env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def passed_on(program: ProgramView, idx: int) -> set[str]:
-    """The gradients that gradient block ``idx`` has a new value for: what it writes, and hands to a block inside.
+    """The gradients for which gradient block ``idx`` has a new value: what it writes, and passes to a nested block.
 
-    Any other one that flows into the block ends there. A block inside has gradients of its own under the same names.
+    Any other one that flows into the block ends there. A nested block has gradients of its own under the same names.
     """
     ops = program.blocks[idx].ops
     handed = {n for op in ops if sub_blocks(op) for n in op.inputs.get("Out" + GRAD) or ()}
@@ -62,7 +62,7 @@ def passed_on(program: ProgramView, idx: int) -> set[str]:
 
 
 def gives_anew(program: ProgramView, idx: int) -> set[str]:
-    """What block ``idx`` or a block inside it writes, save by ops that hand a variable and its gradient through."""
+    """What block ``idx`` or a nested block writes, except by ops that pass a variable and its gradient through."""
     found: set[str] = set()
     for op in program.blocks[idx].ops:
         inner = sub_blocks(op)
@@ -74,7 +74,7 @@ def gives_anew(program: ProgramView, idx: int) -> set[str]:
 
 
 def ending(program: ProgramView, grad_idx: int, gradients: Iterable[str]) -> set[str]:
-    """Those of the ``gradients`` that flow into a block from what follows it and are zero in front of it.
+    """Those of the ``gradients`` that flow into a block from what follows it and are zero before it.
 
     Their variables get other values in the forward block, and the gradient block has no new value for them.
     """
@@ -89,7 +89,7 @@ BEFORE = "@BEFORE@"
 
 @dataclass
 class SavePlan:
-    """What one step keeps for the gradient.
+    """What one step saves for the gradient.
 
     ``final``: residuals with their value at the end of the step; ``before``: outer names with their value at its start;
     ``shapes``: names of which only shape and LoD are read, so that the data need not stay live.
@@ -103,7 +103,7 @@ class SavePlan:
 def save_plan(
     program: ProgramView, forward: BlockView, grads: Iterable[int], written: Iterable[str]
 ) -> SavePlan | None:
-    """What the gradient blocks ``grads`` read of a step of ``forward``; None when there are none.
+    """What the gradient blocks ``grads`` read of a step of ``forward``; None if there are none.
 
     Args:
         written: names of outer tensors (no arrays) that the step writes.
@@ -136,7 +136,7 @@ def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: s
 
 
 def seen_early(program: ProgramView, forward_idx: int, grad_idx: int, name: str) -> bool:
-    """Whether a gradient step finds a variable around the loop as it was before the forward step, not after it."""
+    """Whether a gradient step sees an outer variable as it was before the forward step, rather than after it."""
     rewound = all_writes(program, grad_idx)
     return name not in rewound and _read_before_written(program, program.blocks[forward_idx], name)
 
@@ -155,11 +155,11 @@ def _read_before_written(program: ProgramView, block: BlockView, name: str) -> b
 
 @dataclass
 class Trips:
-    """What following a loop's counters on the host has shown.
+    """The result of following a loop's counters on the host.
 
-    ``trips``: steps taken, or an upper bound of them when not ``exact``; None when nothing is known. ``after``: values
+    ``trips``: steps taken, or an upper bound if not ``exact``; None if unknown. ``after``: values
     known after the loop (exact counts only); ``lengths``: array -> elements it needs, for those with known indices;
-    ``unsure``: arrays that are written at indices not known.
+    ``unsure``: arrays written at unknown indices.
     """
 
     trips: int | None = None
@@ -196,8 +196,8 @@ _BINARY = {
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
 }
-# Comparisons that a smaller value of the named side can only turn false: where an upper bound of it gives false, so
-# does its value.
+# Comparisons that a smaller value of the named side can only turn false: if they are false for an upper bound, they
+# are false for the value.
 _FALSE_FROM_BOUND = {"less_than": ("Y", np.less), "less_equal": ("Y", np.less_equal),
                      "greater_than": ("X", np.greater), "greater_equal": ("X", np.greater_equal)}  # fmt: skip
 
@@ -212,8 +212,8 @@ class _Host:
         self.result = Trips()
         self.lost: set[str] = set()  # names written by a followed op from something unknown; the env's value is stale
         self.clobbered = {n for op in block.ops if not _followed(op) for n in op.output_names()}
-        # Whether a condition that is not known in a step may be known later: the values of the next steps are as much
-        # known as those of this one, but where one side of an ``and``, or of a bounded comparison, is.
+        # Whether a condition that is unknown in a step may become known later: values of later steps are as well known
+        # as those of this one, except for one side of an ``and`` or of a bounded comparison.
         self.hopeful = False
 
     def value(self, name: str) -> np.ndarray | None:
@@ -225,7 +225,7 @@ class _Host:
         return found if found is not None and found.size <= 4 else None
 
     def step(self) -> None:
-        """Follow one step; what an op that is not followed writes is not known after it, whoever wrote it before."""
+        """Follow one step; what an op that is not followed writes is unknown after it, whoever wrote it before."""
         self.hopeful = False
         for op in self.block.ops:
             if not _followed(op):

@@ -1,9 +1,9 @@
-"""``while``: one ``lax.while_loop``, or step by step where every value is known.
+"""``while``: one ``lax.while_loop``, or step by step if every value is known.
 
-The carry is what the block writes of the variables around it. What must hold: the carry has one structure (tree, shapes
-and dtypes) before, between and after the steps, which ``settle`` finds as a fixed point; all else that leaves a step
-(residuals, overflow and fault flags) is returned by it, so that no tracer of the step escapes. A loop that stops for
-want of capacity, its condition still true, raises an overflow flag, and the executor discards the run.
+The carry consists of the outer variables that the block writes. Invariant: the carry has one structure (tree, shapes
+and dtypes) before, between and after the steps, which ``settle`` finds as a fixed point; everything else that leaves a
+step (residuals, overflow and fault flags) is returned by it, so that no tracer of the step escapes. A loop that stops
+for lack of capacity, its condition still true, raises an overflow flag, and the executor discards the run.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from lowering.program import BlockView
 from lowering.values import StepScopes, TensorArray, is_padded
 
 Env = dict[str, Any]
-# Steps of a loop without a known bound that the first attempt has room for.
+# The capacity in steps of the first attempt at a loop without a known bound.
 FIRST_CAPACITY = 16
 _ROUNDS = 16
 
 
 @dataclass
 class Loop:
-    """One while op about to run.
+    """One while op to be run.
 
     Attributes:
         written: outer names that the body writes.
-        plan: what its gradient needs of each step; None when there is none.
+        plan: what its gradient needs of each step; None if there is none.
         initial: the written names that have a value before the loop: the first carry.
     """
 
@@ -60,7 +60,7 @@ class Loop:
 
     @property
     def scopes(self) -> str | None:
-        """The variable that keeps the loop's residuals (StepScopes); None where the op binds none."""
+        """The variable that keeps the loop's residuals (StepScopes); None if the op binds none."""
         names = self.ctx.op.outputs.get("StepScopes") or ()
         return names[0] if names else None
 
@@ -71,7 +71,7 @@ class Loop:
 
 
 def make_loop(ctx: Context) -> Loop:
-    """The loop that op ``while`` asks for; LoweringError when its body never writes the condition."""
+    """The loop for op ``while``; LoweringError if its body never writes the condition."""
     op, program = ctx.op, ctx.runner.program
     body = program.blocks[int(op.attrs["sub_block"])]
     cond = op.inputs["Condition"][0]
@@ -92,7 +92,7 @@ def _is_array(ctx: Context, name: str) -> bool:
 
 
 def run_while(ctx: Context) -> None:
-    """Run op while: changes ``ctx.env``."""
+    """Run op while, updating ``ctx.env``."""
     loop = make_loop(ctx)
     if ctx.runner.interpret:
         return run_steps(loop)
@@ -105,7 +105,7 @@ def run_while(ctx: Context) -> None:
         if not found.exact:
             if isinstance(problem, NeedsConcrete) or any(is_padded(v) for v in ctx.env.values()):
                 raise
-            # Nothing is padded: shapes change from step to step, and only running step by step can follow them.
+            # Nothing is padded: shapes change from step to step, which only running step by step supports.
             raise NeedsConcrete(f"the condition {loop.cond} of a while loop, as {problem}") from problem
     return run_steps(loop)
 
@@ -123,7 +123,7 @@ def _has_uneven_arrays(loop: Loop) -> bool:
 
 
 def run_steps(loop: Loop) -> None:
-    """Run the loop step by step; NeedsConcrete when the condition is not known while tracing."""
+    """Run the loop step by step; NeedsConcrete if the condition is not known during tracing."""
     env, runner = loop.ctx.env, loop.runner
     saved: list[Env] = []
     while True:
@@ -172,7 +172,7 @@ def _writes_arrays(loop: Loop) -> bool:
 
 
 def _array_room(loop: Loop, found: Trips, capacity: int) -> int:
-    """Elements that an array written in the loop has room for: in step t a memory writes index t + 1."""
+    """The capacity of an array written in the loop: in step t a memory writes index t + 1."""
     return max([capacity + 1, *found.lengths.values()])
 
 
@@ -270,7 +270,7 @@ class collected:
 
 
 def pass_on(runner: Runner, flags: Env) -> None:
-    """Flags that came out of a loop or branch belong to the block around it."""
+    """Flags that came out of a loop or branch belong to the surrounding block."""
     for name, flag in flags.items():
         runner.overflow(name, flag)
 
@@ -281,12 +281,12 @@ def array_key(name: str) -> str:
 
 
 def array_room(runner: Runner, name: str) -> int:
-    """Elements that a tensor array gets room for when it is stacked."""
+    """The capacity of a tensor array when it is stacked."""
     return max(runner.array_capacity, runner.capacities.get(array_key(name), 0))
 
 
 def as_arrays(tree: Any) -> Any:
-    """The tree with every leaf as a jax array: a carry must go into a step with the types that it comes out with."""
+    """The tree with every leaf as a jax array: a carry must enter a step with the types that it leaves it with."""
     return jax.tree_util.tree_map(jnp.asarray, tree)
 
 
@@ -321,7 +321,7 @@ Step = Callable[[Env, Any], tuple[Env, Env, Env]]
 
 
 def settle(step: Step, start: Env) -> tuple[tuple[Env, Env, Env], Step]:
-    """The structure that a loop's carry keeps, found by tracing its step until nothing changes.
+    """The structure of a loop's carry, found by tracing its step until nothing changes.
 
     Each round joins the carry's structure with that of the step's result: capacities only grow, and what the first
     step makes joins the carry. The last trace has the fixed point as its argument, so it is the step of the loop.

@@ -1,1 +1,1 @@
-"""Rows of ragged sequences: where they begin, how they are reordered, packed and padded."""
+"""Rows of ragged sequences: where they begin, and how they are reordered, packed and padded."""

@@ -1,4 +1,4 @@
-"""Shape inference of the sequence, recurrent and structured ops, by stating facts.
+"""Shape inference of sequence, recurrent and structured ops, by declaring facts.
 
 Their row counts follow from LoD, which exists only at run time: a program says -1 there, or (as Fluid does) keeps
 the row count of the input. The ``shapes`` of each family of ops state Fluid's compile-time shapes and LoD levels.
@@ -24,7 +24,7 @@ class Inputs:
         self.attrs = op.attrs
 
     def all(self, slot: str) -> list[VarView]:
-        """The declared variables bound to a slot, in order; empty and undeclared ones are left out."""
+        """The declared variables bound to a slot, in order, without empty and undeclared ones."""
         found = [self._var_of(n) for n in self._op.inputs.get(slot) or () if n != EMPTY]
         return [v for v in found if v is not None]
 
@@ -42,7 +42,7 @@ class Inputs:
         return found[0]
 
     def ragged(self, slot: str) -> VarView:
-        """An input that needs a LoD already in the program."""
+        """An input that already needs a LoD in the program."""
         var = self(slot)
         if var.lod_level < 1:
             raise OpError(
@@ -53,7 +53,7 @@ class Inputs:
 
 
 def inferred(facts: Callable[[Inputs], Facts]) -> Infer:
-    """Make a registry ``infer`` function of a function from inputs to facts."""
+    """Turn a function from inputs to facts into a registry ``infer`` function."""
 
     def infer(op: OpView, var_of: Callable[[str], VarView | None]) -> dict[str, VarInfo]:
         found = {}

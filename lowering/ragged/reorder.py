@@ -1,4 +1,4 @@
-"""Reordering sequences: which row goes where when sequences are picked, permuted, split or merged."""
+"""Reordering sequences: the destination of each row when sequences are selected, permuted, split or merged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pick(x: LoDArray, order: Array, count: Any, *, backward: bool) -> LoDArray:
 
     Args:
         order: int32, sequence numbers; may be shorter than the sequences of x.
-        count: how many entries of ``order`` count; None for all of them. Entries after these become padding.
+        count: how many entries of ``order`` are valid; None for all of them. The remaining entries become padding.
         backward: padding rows are zeros instead of copies of a valid row.
     """
     total = order.shape[0]
@@ -65,7 +65,7 @@ def pick(x: LoDArray, order: Array, count: Any, *, backward: bool) -> LoDArray:
 
 
 def partition(mask: Array, n: Any, which: bool) -> tuple[Array, Any]:
-    """(numbers of the entries where ``mask`` is ``which``, first and in order; how many they are).
+    """(numbers of the entries where ``mask`` is ``which``, first and in order; their count).
 
     Args:
         mask: bool [capacity].

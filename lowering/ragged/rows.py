@@ -1,6 +1,6 @@
-"""Shared helpers of the ops that look at sequences: offsets, segment numbers, row gathers and padding.
+"""Helpers shared by sequence ops: offsets, segment numbers, row gathers and padding.
 
-Row numbers and offsets are int32. Where offsets are known while tracing (NumPy arrays) the results stay NumPy.
+Row numbers and offsets are int32. If offsets are known during tracing (NumPy arrays), the results stay NumPy.
 The closed forms here compile in a fraction of the time that ``searchsorted`` and ``cumsum`` take on CPU.
 """
 
@@ -17,12 +17,12 @@ from lowering.errors import NeedsConcrete
 from lowering.program import GRAD, OpSpec
 from lowering.values import Array, LoDArray, concrete, fill_padding, is_concrete
 
-# A comparison of every row with every offset is fastest up to this many pairs; a binary search above it.
+# Comparing every row with every offset is fastest up to this many pairs; a binary search above it.
 DENSE_PAIRS = 1 << 24
 
 
 def offsets(x: LoDArray, level: int = -1) -> Array:
-    """The int32 offsets of one LoD level (default the finest); ValueError when ``x`` has none."""
+    """The int32 offsets of one LoD level (default the finest); ValueError if ``x`` has none."""
     if not x.lod:
         raise ValueError(
             f"a sequence op got a tensor of shape {list(x.shape)} without LoD; expected at least one LoD level."
@@ -64,14 +64,14 @@ def offsets_of(counts: Array) -> Array:
 
 
 def longest(off: Array) -> Array:
-    """The longest length; 0 when there is no sequence."""
+    """The longest length; 0 if there is no sequence."""
     if off.shape[0] < 2:
         return np.int32(0)
     return lengths(off).max()
 
 
 def static_longest(x: LoDArray, what: str) -> int:
-    """The longest length as a Python int; NeedsConcrete where a trace does not know it."""
+    """The longest length as a Python int; NeedsConcrete if a trace does not know it."""
     if x.tight:
         return x.longest[-1]
     try:
@@ -111,14 +111,14 @@ def lowest(dtype: Any) -> Any:
 
 
 def sequence_count(x: LoDArray) -> Array | None:
-    """The number of valid sequences of the finest level; None when all are valid."""
+    """The number of valid sequences of the finest level; None if all are valid."""
     if not x.padded:
         return None
     return x.lod[-2][-1] if len(x.lod) > 1 else x.nseq
 
 
 def per_sequence(x: LoDArray, data: Array, *, backward: bool = False) -> LoDArray:
-    """A value with one row for each sequence of the finest level of ``x``, which is gone from its LoD."""
+    """A value with one row per sequence of the finest level of ``x``, which is dropped from its LoD."""
     count = sequence_count(x)
     nseq = x.nseq if len(x.lod) > 1 else None
     return LoDArray(fill_padding(data, count, backward=backward), tuple(x.lod[:-1]), count, nseq, x.longest[:-1])
@@ -145,8 +145,8 @@ def new_rows(
 ) -> LoDArray:
     """Rows under a new LoD, with as many top-level sequences as ``like``.
 
-    ``exact`` says that every row is valid; else the last offset says how many are, and the rest become padding.
-    ``longest`` are bounds of the longest sequences, where they are known.
+    ``exact``: every row is valid; otherwise the last offset is the number of valid rows, and the rest is padding.
+    ``longest``: bounds of the longest sequences, if known.
     """
     last = lod[-1][-1]
     exact = exact or (is_concrete(last) and int(last) == data.shape[0])
@@ -155,7 +155,7 @@ def new_rows(
 
 
 def shifted(x: Array, by: int) -> Array:
-    """Row ``r`` of the result is row ``r + by`` of ``x``; zeros where there is none."""
+    """Row ``r`` of the result is row ``r + by`` of ``x``; zeros if there is none."""
     if by == 0:
         return x
     zeros = jnp.zeros((min(abs(by), x.shape[0]),) + x.shape[1:], x.dtype)

@@ -1,16 +1,16 @@
-"""Packed time-major order: the layout in which recurrences over ragged sequences do no wasted work.
+"""Packed time-major order: the layout in which recurrences over ragged sequences do no superfluous work.
 
-Sequences are sorted by falling length; the rows of step t of all sequences that reach it lie side by side, and the
-steps follow each other. A recurrence is then a loop over windows of rows, with as many trips as the longest sequence
-is long. The window narrows (to a half and a quarter of the batch) as sequences end, so short ones cost little.
+Sequences are sorted by decreasing length; the rows of step t of all sequences that reach it are adjacent, and the
+steps follow each other. A recurrence is then a loop over windows of rows, with as many iterations as the longest
+sequence has rows. The window narrows (to a half and a quarter of the batch) as sequences end: short ones cost little.
 
 With alive(t) the number of sequences longer than t, step t begins at start(t) = alive(0) + ... + alive(t - 1), which is
 also the sum over the sequences of min(t, length).
 
-A window has a static width, at least alive(t), so it may reach over the rows of its step into those of the next; what
-is written there is overwritten by the later steps. Buffers therefore have one batch of spare rows. A backward loop must
-write its steps one after the other too, the last one first: step t begins at total - start(t + 1) there, and ``back``
-maps rows into that layout.
+A window has a static width, at least alive(t), so it may extend into the rows of the next step; what
+is written there is overwritten by later steps. Buffers therefore have one batch of spare rows. A backward loop must
+write its steps consecutively too, the last one first: step t begins at total - start(t + 1) there, and ``back``
+maps rows to that layout.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from jax import lax
 from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, take
 from lowering.values import Array, LoDArray, is_concrete
 
-# Batches below this run in one phase: narrower windows would save less than another loop costs to compile.
+# Smaller batches run in one phase: narrower windows would save less than another loop costs to compile.
 _PHASED = 16
-# Up to so many pairs of a row and a sequence, starts are computed as a sum over the sequences.
+# Up to this many pairs of a row and a sequence, starts are computed as a sum over the sequences.
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Packing:
     Attributes:
         n, capacity: static counts.
         order: int32 [n], the sequence at each rank; ``rank`` is the inverse.
-        sizes: int32 [n], falling lengths.
+        sizes: int32 [n], decreasing lengths.
         source: int32 [capacity + n], the row at each packed position (0 where there is none).
         target: int32 [capacity], the packed position of each row; padding rows share that of row 0.
         back: int32 [capacity], the position of each row in a backward loop's buffer; padding rows point past all.
@@ -68,15 +68,15 @@ class Packing:
         return take(buffer, self.target)
 
     def sorted(self, per_sequence: Array) -> Array:
-        """[n, ...] by sequence -> by rank, longest first."""
+        """Reorder [n, ...] by sequence to [n, ...] by rank, longest first."""
         return take(per_sequence, self.order)
 
     def unsorted(self, per_rank: Array) -> Array:
-        """[n, ...] by rank -> by sequence."""
+        """Reorder [n, ...] by rank to [n, ...] by sequence."""
         return take(per_rank, self.rank)
 
     def previous(self, x: Array, initial: Array | None) -> Array:
-        """The row one step earlier, in row order; ``initial`` [n, ...] (default zeros) where a sequence starts."""
+        """The row one step earlier, in row order; ``initial`` [n, ...] (default zeros) at the start of a sequence."""
         spare = x[:1]
         earlier = jnp.concatenate([x[1:], spare] if self.reverse else [spare, x[:-1]])
         start = jnp.zeros((), x.dtype) if initial is None else take(initial, self.seg)
@@ -84,7 +84,7 @@ class Packing:
 
 
 def _ranks(sizes: Array) -> tuple[Array, Array]:
-    """(order, rank) of falling lengths, stable."""
+    """(order, rank) by decreasing length, stable."""
     n = sizes.shape[0]
     order: Array
     if is_concrete(sizes):
@@ -110,8 +110,8 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
         return table[np.minimum(steps, len(table) - 1)]
     if steps.size * sizes.size <= DENSE_PAIRS:
         return jnp.sum(jnp.minimum(steps[:, None], sizes[None, :]), axis=1, dtype=jnp.int32)
-    # Too many pairs for the sum: alive(t) is n less the sequences of length <= t, a running sum over a histogram of the
-    # lengths, and the starts are a running sum over that.
+    # Too many pairs for the sum: alive(t) is n less the sequences of length <= t, a cumulative histogram of the
+    # lengths, and the starts are a cumulative sum of that.
     falling = jnp.zeros(steps.size + 2, jnp.int32).at[sizes].add(1, mode="clip")
     alive = sizes.size - jnp.cumsum(falling)
     table = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(alive, dtype=jnp.int32)])
@@ -183,7 +183,7 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
         step: (carry, windows of ``reads``, alive) -> (carry, rows to write); ``alive`` counts the rows that are real.
         carry: pytree of [n, ...] in rank order.
         reads: pytree of packed buffers [capacity + n, ...].
-        overwrite: ``reads`` is one buffer, whose rows the first of the written rows take the place of.
+        overwrite: ``reads`` is one buffer, whose rows are replaced by the first of the written rows.
 
     Returns:
         The written rows, packed [capacity + n, ...].
@@ -217,9 +217,9 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
 def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, Any]:
     """Run a recurrence over the steps in reverse order.
 
-    ``carry`` is a pytree of [n, ...]; it starts as zeros, as nothing follows the last step. Rows of a window from
+    ``carry`` is a pytree of [n, ...]; it starts as zeros, since nothing follows the last step. Rows of a window from
     ``alive`` on must leave ``step`` as zeros, in the carry and in what is written: in an earlier step they belong to
-    shorter sequences, whose last step that one may be.
+    shorter sequences, whose last step that may be.
 
     Returns:
         (final carry in rank order, the written rows in the layout of ``Packing.back``).
@@ -273,7 +273,7 @@ def alive_rows(width: int, alive: Array) -> Array:
 
 
 def spare_rows(p: Packing, buffer: Array) -> Array:
-    """A packed buffer that was cut to its valid rows, with spare rows again."""
+    """A packed buffer that was cut to its valid rows, with its spare rows restored."""
     missing = p.capacity + p.n - buffer.shape[0]
     if missing <= 0:
         return buffer
@@ -281,5 +281,5 @@ def spare_rows(p: Packing, buffer: Array) -> Array:
 
 
 def materialized(x: Array) -> Array:
-    """``x`` laid out as it says. A loop multiplies by a transposed weight twice as fast when it is not a view."""
+    """``x`` with its declared layout in memory: a loop multiplies twice as fast by a transposed weight then."""
     return lax.optimization_barrier(x)

@@ -1,7 +1,7 @@
 """The op registry: one Python function is a whole operator.
 
 The function's signature is the OpProto, its body the kernel, its docstring the formula; a gradient rule stands beside
-it. ``definition`` is what is known of an op, ``notation`` how it is written down, ``table`` where it is found.
+it. ``definition`` holds what is known of an op, ``notation`` parses how it is written, ``table`` finds it.
 """
 
 from lowering.registry.attributes import check_attrs

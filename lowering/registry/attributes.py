@@ -1,4 +1,4 @@
-"""Attributes: their types, how values become Fluid's, and what an op being written must have."""
+"""Attributes: their types, their conversion to Fluid's, and the checks on an op under construction."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def as_attribute(kind: str, value: Any, error: Callable[[Any], Exception]) -> An
     """``value`` converted to attribute type ``kind``, lists element by element.
 
     Raises:
-        Exception: ``error(value)``, of the value or element that is of no type that ``kind`` takes.
+        Exception: ``error(value)``, for a value or element of a type that ``kind`` does not accept.
     """
     if kind in _LISTS:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
@@ -82,9 +82,9 @@ def as_attribute(kind: str, value: Any, error: Callable[[Any], Exception]) -> An
 
 
 def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
-    """Attributes of an op about to be written: converted to Fluid's types, defaults filled in.
+    """Attributes of an op under construction: converted to Fluid's types, defaults filled in.
 
-    A grad op's attributes are inherited from its forward op, so they are converted where known and kept otherwise.
+    A grad op's attributes are inherited from its forward op, so they are converted if known and kept otherwise.
     Raises AttrError for an attribute that is unknown, of the wrong type or value, or required and missing.
     """
     definition = get_op(type)

@@ -1,4 +1,4 @@
-"""What is known of one op: its slots, attributes and rules. Plain data, below everything else."""
+"""What is known of one op: its slots, attributes and rules. Plain data, beneath everything else."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Blocks(list):
 
 
 class Value:
-    """Annotation of a parameter that takes whatever the variable holds (LoDArray, SelectedRows, array ...)."""
+    """Annotation of a parameter that accepts any kind of value (LoDArray, SelectedRows, array ...)."""
 
 
 class Sizes:
-    """Annotation of a parameter that takes a shape, or a dim of one: row counts come as they are (see ``counts``)."""
+    """Annotation of a parameter that takes a shape, or a dim of one: row counts are not converted (see ``counts``)."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Wise:
     """Row-wise: an output row depends on the same row of the inputs alone.
 
     Attributes:
-        carriers: the parameters whose values have these rows, as words; '' for all. The others are weights, and in a
+        carriers: the parameters whose values have these rows, as words; '' for all. The others are weights; in a
             gradient rule the outputs and their gradients have the rows too.
     """
 
     carriers: str = ""
 
     def params(self, definition: OpDef) -> list[str]:
-        """The parameters of ``definition`` whose values have the rows; none stands for all."""
+        """The parameters of ``definition`` whose values have the rows; none means all."""
         words = self.carriers.split()
         own = {s.param for s in definition.root.inputs}
         return [s.param for s in definition.inputs if words and (s.param in words or s.param not in own)]
@@ -69,13 +69,13 @@ class Masked:
 
 WISE, MASKED = Wise(), Masked()
 
-# What padding rows mean to an op; None: it takes exact rows only.
+# What padding rows mean to an op; None: it supports exact rows only.
 Rows = Wise | Masked | None
-# Or a function of (attributes, rank of the padded value) to that.
+# Or a function from (attributes, rank of the padded value) to one of these.
 RowsRule = Rows | Callable[[Mapping[str, Any], int], Rows]
 
 
-# Keywords of a rule that are no attributes: a random key, the block's context, which outputs are their inputs.
+# Keywords of a rule that are not attributes: a random key, the block's context, which outputs are their inputs.
 SPECIAL = ("key", "ctx", "in_place")
 RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
 
@@ -87,10 +87,10 @@ class Slot:
     Attributes:
         name, param: Fluid's name and the rule's parameter.
         duplicable: whether it takes several variables.
-        dispensable: whether it may be left out.
-        wants: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (as it is).
+        dispensable: whether it may be omitted.
+        wants: 'array', 'lod' (LoDArray), 'meta', 'sizes' or 'raw' (unchanged).
         intermediate: whether an output is only kept for the gradient.
-        newer: whether it came with Paddle 2: read where a program has it, never written.
+        newer: whether it was added by Paddle 2: read if a program has it, never written.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Slot:
 class AttrSpec:
     """One attribute: its Fluid name and type ('INT', 'FLOATS' ...), its default, and the rule's parameter for it.
 
-    One that came with Paddle 2 (``newer``) is read where a program has it, and never filled in; ``later`` is the name
+    One added by Paddle 2 (``newer``) is read if a program has it, and never filled in; ``later`` is the name
     that Paddle 2 gave an attribute of 1.8.
     """
 
@@ -121,7 +121,7 @@ class AttrSpec:
 
 @dataclass(frozen=True)
 class Check:
-    """What an op insists on about its numbers (see ``engine.checks``) or about what is declared (``engine.infer``):
+    """What an op requires of its numbers (see ``engine.checks``) or declarations (``engine.infer``):
     ``fn`` of some of the rule's parameters."""
 
     fn: Callable[..., Any]
@@ -131,7 +131,7 @@ class Check:
 
 @dataclass
 class OpDef:
-    """All that is known of one op type. Callable as the plain function it was made from."""
+    """All that is known of one op type. Callable as the plain function it was created from."""
 
     type: str
     fn: Callable[..., Any]
@@ -150,25 +150,25 @@ class OpDef:
     linear: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     spare: tuple[str, ...] = ()  # parameters of required inputs that Paddle 2 may leave unbound
-    absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may hold no value yet
+    absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may have no value yet
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
-    continues: tuple[str, ...] = ()  # output slots whose variables the op goes on from, or may leave as they were
+    continues: tuple[str, ...] = ()  # output slots whose variables the op continues from, or may leave unchanged
     changes: tuple[str, ...] = ()  # input slots whose variables a block op, in a backward pass, changes in ``ctx.env``
-    forward: OpDef | None = None  # for a gradient op, what it is the gradient of
+    forward: OpDef | None = None  # for a gradient op, the op it differentiates
     demands: Check | None = None
     insists: Check | None = None
-    once: str = ""  # for a gradient op, why there is no gradient of it
-    recall: OpDef | None = None  # for an op that draws: its saved results from its inputs and what it drew
-    moves: str = ""  # for a host op: "early" or "late", which way it may pass other ops (see ``gather``)
-    loops: bool = False  # for a gradient op: it, or its forward op, loops as long as the values say
+    once: str = ""  # for a gradient op, why it has no gradient
+    recall: OpDef | None = None  # for an op that draws: computes its saved results from its inputs and its draws
+    moves: str = ""  # for a host op: "early" or "late", the direction in which it may pass other ops (see ``gather``)
+    loops: bool = False  # for a gradient op: it, or its forward op, has a loop whose length depends on values
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
     @property
     def doc(self) -> str:
-        """The docstring of the op's rule; '' where it has none."""
+        """The docstring of the op's rule; '' if it has none."""
         return inspect.getdoc(self.fn) or ""
 
     @property
@@ -179,17 +179,17 @@ class OpDef:
 
     @property
     def has_written_gradient(self) -> bool:
-        """Whether the op's gradient is an op that somebody wrote, not one derived for an order of differentiation."""
+        """Whether the op's gradient op was written by hand, rather than derived for an order of differentiation."""
         return self.gradient is not None and self.make_grad is None
 
     @property
     def root(self) -> OpDef:
-        """For a gradient op of whatever order, the op that it is the gradient of; any other op itself."""
+        """For a gradient op of any order, the op at its root; any other op itself."""
         return self if self.forward is None else self.forward.root
 
     @property
     def obstacle(self) -> str | None:
-        """Why this gradient op cannot be differentiated; None where it can, and for ops that are no gradient ops."""
+        """Why this gradient op cannot be differentiated; None if it can, and for ops that are not gradient ops."""
         if self.forward is None:
             return None
         if self.kind in ("block", "host"):
@@ -200,25 +200,25 @@ class OpDef:
 
     @property
     def gradient_slots(self) -> frozenset[str]:
-        """The input slots of a gradient op that bring gradients: those that the forward op does not have."""
+        """The input slots of a gradient op that receive gradients: those that the forward op does not have."""
         own = {s.name for s in [*self.root.inputs, *self.root.outputs]}
         return frozenset(s.name for s in self.inputs if s.name not in own)
 
     def rows_rule(self, attrs: Mapping[str, Any], ndim: int) -> Rows:
-        """What padding rows mean to one op with these attributes, its padded value having ``ndim`` dims."""
+        """What padding rows mean to one op with these attributes, whose padded value has ``ndim`` dims."""
         if not callable(self.rows):
             return self.rows
         given = {s.name: attrs.get(s.name, attrs.get(s.later, s.default)) for s in self.attrs.values()}
         return self.rows(given, ndim)
 
     def input(self, name: str) -> Slot | None:
-        """The input slot of that name; None where there is none."""
+        """The input slot of that name; None if there is none."""
         return next((s for s in self.inputs if s.name == name), None)
 
     def output(self, name: str) -> Slot | None:
-        """The output slot of that name; None where there is none."""
+        """The output slot of that name; None if there is none."""
         return next((s for s in self.outputs if s.name == name), None)
 
     def slot_of(self, param: str) -> Slot | None:
-        """The input or output slot that the rule's parameter ``param`` stands for; None where there is none."""
+        """The input or output slot for the rule's parameter ``param``; None if there is none."""
         return next((s for s in [*self.inputs, *self.outputs] if s.param == param), None)

@@ -1,4 +1,4 @@
-"""Gradient rules that follow from a function by ``jax.vjp``."""
+"""Gradient rules derived from a function by ``jax.vjp``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _vjp_inputs(forward: OpDef, reads: str | None) -> list[Slot]:
     explicit = [w[2:] for w in listed if w.startswith("d_")] if reads is not None else []
     outs = [s for s in forward.outputs if not explicit or s.param in explicit]
     grads = [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True, newer=s.newer) for s in outs]
-    # The rule computes the outputs again, and reads no numbers of those that Fluid's op is given.
+    # The rule recomputes the outputs, and does not read the values of those that Fluid's op is given.
     kept = [replace(s, wants="meta", dispensable=True) if s in forward.outputs else s for s in found]
     return kept + grads
 
@@ -90,14 +90,14 @@ def _as_tuple(result: Any, forward: OpDef) -> tuple[Any, ...]:
 
 
 def bare_arrays(value: Any) -> Any:
-    """The bare arrays of a value or of a list of values, LoD and row counts left out."""
+    """The bare arrays of a value or of a list of values, without LoD and row counts."""
     if isinstance(value, (list, tuple)):
         return [data_of(v) for v in value]
     return data_of(value)
 
 
 def has_gradient(value: Any) -> bool:
-    """Whether jax can differentiate by it: a float value, or a list of nothing but such values."""
+    """Whether jax can differentiate with respect to it: a float value, or a list of only such values."""
     leaves = value if isinstance(value, (list, tuple)) else [value]
     return bool(leaves) and all(v is not None and is_float(v.dtype) for v in leaves)
 
@@ -110,8 +110,8 @@ def rebuild(original: Any, data: Any) -> Any:
 
 
 def cotangent(primal_out: Any, grad: Any) -> Any:
-    """The cotangent that ``jax.vjp`` wants for an output: ``grad`` in its dtype and shape,
-    zeros where there is none, and float0 for integers.
+    """The cotangent that ``jax.vjp`` expects for an output: ``grad`` in its dtype and shape,
+    zeros if there is none, and float0 for integers.
     """
     if isinstance(primal_out, list):
         grads = grad if grad else [None] * len(primal_out)

@@ -1,4 +1,4 @@
-"""The values that Fluid 1.8.5 takes for attributes of programs being written, beyond their types."""
+"""The values that Fluid 1.8.5 accepts for attributes of programs under construction, beyond their types."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 
 class Domain(Protocol):
-    """Some values, and how to say which."""
+    """A set of values, and its description."""
 
     def __contains__(self, value: Any) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers from ``low`` to ``high``, both included; ``above`` leaves ``low`` itself out."""
+    """Numbers from ``low`` to ``high``, inclusive; ``above`` excludes ``low`` itself."""
 
     low: float
     high: float = float("inf")
@@ -30,7 +30,7 @@ class Between:
 
 
 class OneOf(tuple):
-    """One of some values."""
+    """One of several values."""
 
     def __str__(self) -> str:
         return " or ".join(map(repr, self))
@@ -52,7 +52,7 @@ _QUANTIZERS = (
 )
 _POOLS = OneOf(("AVERAGE", "SUM", "SQRT", "LAST", "FIRST", "MAX"))
 
-# By op and attribute, as the ops' own checkers answered for values on both sides of each bound.
+# By op and attribute, as determined by querying the ops' own checkers on both sides of each bound.
 DOMAINS: Mapping[tuple[str, str], Domain] = {
     **dict(_each("lstm lstmp attention_lstm", "gate_activation cell_activation candidate_activation", _ACTIVATIONS)),
     ("lstmp", "proj_activation"): _ACTIVATIONS,

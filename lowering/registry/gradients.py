@@ -10,7 +10,7 @@ from lowering.registry.definition import AttrSpec, OpDef, Slot
 
 
 def differentiable_params(definition: OpDef) -> tuple[str, ...]:
-    """The parameters whose numbers the rule reads, those annotated ``Meta`` left out."""
+    """The parameters whose values the rule reads; those annotated ``Meta`` are excluded."""
     return tuple(s.param for s in definition.inputs if s.wants != "meta")
 
 
@@ -26,7 +26,7 @@ def gradient_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:
 
 
 def grad_lod_map(definition: OpDef) -> dict[str, str]:
-    """X@GRAD carries the LoD of X where the grad op reads X, else that of the first output gradient it reads."""
+    """X@GRAD has the LoD of X if the grad op reads X, otherwise that of the first output gradient it reads."""
     reads = [s.name for s in definition.inputs]
     fallback = next((n for n in reads if n.endswith(GRAD)), None)
     shared = {s.name: s.name[: -len(GRAD)] if s.name[: -len(GRAD)] in reads else fallback for s in definition.outputs}

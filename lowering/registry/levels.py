@@ -1,6 +1,6 @@
-"""The LoD level that gradients are declared with: that of the input whose LoD Fluid's shape inference shares with them.
+"""The declared LoD level of gradients: that of the input whose LoD Fluid's shape inference shares with them.
 
-Most of Fluid's gradient ops share none, whatever their kernels do, and what they give is declared with level 0.
+Most of Fluid's gradient ops share none, whatever their kernels do, and their outputs are declared with level 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FROM_OUT = frozenset((
     "square", "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu",
 ))  # fmt: skip
 
-# Gradients of these share the LoD of what they are the gradients of.
+# Gradients of these share the LoD of the variable they belong to.
 _FROM_OWN = frozenset((
     "argsort", "bce_loss", "bpr_loss", "concat", "cross_entropy", "dot", "elementwise_add", "elementwise_div",
     "elementwise_max", "elementwise_min", "elementwise_mul", "elementwise_pow", "elementwise_sub", "erf", "flatten",
@@ -31,12 +31,12 @@ _FROM_OWN = frozenset((
     "teacher_student_sigmoid_loss", "unsqueeze", "warpctc",
 ))  # fmt: skip
 
-# As above, and gradients of the other inputs, which are parameters, share none.
+# As above, but gradients of the other inputs, which are parameters, share none.
 _OWN_ROWS = {
     "hierarchical_sigmoid": ("X",), "match_matrix_tensor": ("X", "Y"), "sequence_conv": ("X",), "var_conv_2d": ("X",),
 }  # fmt: skip
 
-# Gradients of gradient ops: what DOut and DDOut share it with.
+# Gradients of gradient ops: what DOut and DDOut share their LoD with.
 _SECOND = {
     "elementwise_add": "DOut", "elementwise_sub": "DOut", "elementwise_mul": "DOut", "elementwise_div": "DX",
     "elu": "X", "square": "X", "relu": "Out", "leaky_relu": "Out", "sqrt": "Out",
@@ -44,7 +44,7 @@ _SECOND = {
 
 
 def level_source(definition: OpDef, slot: str) -> str | None:
-    """The input slot whose LoD level a gradient in ``slot`` of gradient op ``definition`` is declared with, or None."""
+    """The input slot that determines the LoD level of a gradient in ``slot`` of gradient op ``definition``, or None."""
     forward = definition.forward
     if forward is None:
         return definition.lod.get(slot)
@@ -63,9 +63,9 @@ def level_source(definition: OpDef, slot: str) -> str | None:
 
 
 def level_from(definition: OpDef, slot: str, place: int, inputs: Callable[[str], Sequence[str]]) -> str | None:
-    """The variable whose LoD level the output at ``place`` of ``slot`` is declared with; None for level 0.
+    """The variable that determines the LoD level of the output at ``place`` of ``slot``; None for level 0.
 
-    ``inputs`` gives the variables of an input slot of the op.
+    ``inputs`` returns the variables of an input slot of the op.
     """
     source = level_source(definition, slot)
     names = inputs(source) if source is not None else ()
@@ -73,5 +73,5 @@ def level_from(definition: OpDef, slot: str, place: int, inputs: Callable[[str],
 
 
 def keeps_shape(definition: OpDef, slot: str) -> bool:
-    """Whether a gradient has the shape that XShape keeps: of X as it was before Out took its place."""
+    """Whether a gradient has the shape stored in XShape: that of X before Out replaced it."""
     return definition.lod.get(slot) == X_SHAPE

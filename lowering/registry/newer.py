@@ -1,7 +1,7 @@
-"""What Paddle 2's programs say of ops beyond what is computed here: hints without meaning, and versions.
+"""What Paddle 2's programs contain beyond what is computed here: hints without effect, and versions.
 
 An attribute that an op of 1.8 did not have either has a rule's parameter (``op(newer=...)``), is a hint to kernels, or
-must have the value with which the op is as it was: another one asks for what is not built.
+must have the value that leaves the op unchanged: any other value requests something unsupported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HINTS = frozenset(
     """.split()
 )
 
-# (op, attribute) -> the value with which the op does what it did before.
+# (op, attribute) -> the value for which the op behaves as before.
 NEUTRAL: dict[tuple[str, str], Any] = {
     ("unpool", "data_format"): "NCHW",
     ("linspace", "dtype"): 5,
@@ -30,7 +30,7 @@ NEUTRAL: dict[tuple[str, str], Any] = {
 }
 NEUTRAL_ANYWHERE: dict[str, Any] = {"multi_precision": False, "use_global_beta_pow": False}
 
-# The highest version of each op that is known; an op that is not named has version 0.
+# The highest supported version of each op; version 0 for ops not listed.
 VERSIONS: dict[str, int] = dict(
     affine_grid=1, allclose=2, auc=1, clip=1, coalesce_tensor=2, collect_fpn_proposals=1, conv2d=1, conv2d_transpose=2,
     conv3d=1, conv3d_transpose=1, cudnn_lstm=1, cumsum=1, data_norm=1, depthwise_conv2d=1,
@@ -46,16 +46,16 @@ VERSIONS: dict[str, int] = dict(
 
 
 def neutral_value(type: str, name: str) -> Any:
-    """The value with which an attribute that no rule reads leaves the op as it was; None where none is known."""
+    """The value of an attribute without a rule for which the op behaves as before; None if unknown."""
     return NEUTRAL.get((type, name), NEUTRAL_ANYWHERE.get(name))
 
 
 def is_neutral(type: str, name: str, value: Any) -> bool:
-    """Whether an attribute that no rule reads leaves the op as it was; one that nothing is known of does not say."""
+    """Whether an attribute without a rule leaves the op's behaviour unchanged; false for unknown attributes."""
     neutral = neutral_value(type, name)
     return neutral is None or bool(value == neutral)
 
 
 def is_known(type: str, name: str) -> bool:
-    """Whether an attribute that no rule reads is one of Paddle 2's that are accounted for."""
+    """Whether an attribute without a rule is a known one of Paddle 2."""
     return name in HINTS or name in NEUTRAL_ANYWHERE or (type, name) in NEUTRAL

@@ -31,19 +31,19 @@ from lowering.registry.table import register
 
 
 class Rule(OpDef):
-    """The definition that ``op`` leaves in place of a function; its gradient is declared by further decorators."""
+    """The definition that ``op`` puts in place of a function; its gradient is declared by further decorators."""
 
     def grad(self, fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Declare the gradient rule: its parameters say what the grad op reads, its results are d(diff inputs).
+        """Declare the gradient rule: its parameters tell what the grad op reads, its results are d(diff inputs).
 
         Args:
             type: the grad op's type, default ``<type>_grad``.
             wrt: parameters of the inputs that get gradients, default the op's ``diff``.
             rows, lod, kind, slots: as for ``op``.
-            once: why the grad op cannot be differentiated again, as the end of "... because"; '' where it can.
-            loops: whether the rule or the op's function loops as long as the values say (``lax.while_loop``).
-            newer: parameters that gradient ops of later releases read, and ours are not given.
-            updates: parameters of inputs whose variables the grad op changes, though no output names them; the rule
+            once: why the grad op cannot be differentiated again, as the end of "... because"; '' if it can.
+            loops: whether the rule or the op's function has a loop whose length depends on values (``lax.while_loop``).
+            newer: parameters that gradient ops of later releases read, and ours do not have.
+            updates: parameters of inputs whose variables the grad op changes, although no output names them; the rule
                 returns their new values after the gradients. In the outermost block only.
         """
         if fn is None:
@@ -52,14 +52,14 @@ class Rule(OpDef):
         return self.gradient
 
     def check(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what the op insists on about its numbers: parameters of the rule -> list of ``checks.Demand``."""
+        """Declare what the op requires of its numbers: parameters of the rule -> list of ``checks.Demand``."""
         self.demands = self._of_parameters(fn)
         return fn
 
     def fits(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what the op insists on when a program is written: declared variables and attributes -> ValueError.
+        """Declare what the op requires during construction: declared variables and attributes -> ValueError.
 
-        The variables may have unknown dims, -1; what ``lowering.ops.fitting`` offers passes them.
+        The variables may have unknown dims, -1, which the helpers in ``lowering.ops.fitting`` accept.
         """
         self.insists = self._of_parameters(fn)
         return fn
@@ -71,7 +71,7 @@ class Rule(OpDef):
         return Check(fn, tuple(slots), tuple(attrs))
 
     def redo(self, *, out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Declare results ``out`` of an op that draws random numbers as a function of its inputs and what it drew (its
+        """Declare results ``out`` of an op that draws random numbers as a function of its inputs and its draws (its
         other results), so that its gradient op can be differentiated again."""
 
         def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,31 +131,31 @@ def op(
         type: op type; default the function's name without a trailing ``_``.
         out: output slots in the order of the results, ``*`` duplicable, ``?`` dispensable, ``~``
             intermediate (kept for the gradient).
-        slots: parameter -> slot name where it is not the CamelCase of the parameter.
+        slots: parameter -> slot name, if it is not the CamelCase of the parameter.
         diff: parameters of the inputs that get gradients; default every input.
         vendor: names of ignored attributes (see ``vendor.VENDOR``), or a dict that overrides their defaults.
-        lod: where outputs take their LoD from: a parameter name (for every output), a dict output slot -> parameter,
-            None for nowhere; the default is ``Out`` (or the only output) from ``X``.
+        lod: the source of the outputs' LoD: a parameter name (for every output), a dict output slot -> parameter,
+            None for no LoD; the default is ``Out`` (or the only output) from ``X``.
         rows: what padding rows mean to the op. ``WISE``: an output row depends on the same input row alone
             (``Wise("x label")`` lists the parameters that carry rows, others being weights); ``MASKED``: the rule
             takes LoDArrays and re-establishes the invariants itself; None: exact rows only. Or a function of
-            (attributes, rank of the padded value) to one of these. A gradient rule has its op's, unless it says so.
+            (attributes, rank of the padded value) to one of these. A gradient rule has its op's by default.
         grad: ``"vjp"`` derives the gradient from the function; otherwise declare it with ``.grad``, or none exists.
         reads: what the derived grad op reads, as parameter names; default all inputs, outputs and output gradients.
         inplace: output slot -> parameter that Fluid's layers bind to the same variable.
         infer: shape inference of its own, ``infer(op_view, var_of) -> {output name: VarInfo}``.
-        fold: evaluate while tracing when all inputs are small and known.
-        linear: of integers, outputs are sums and products of inputs and constants, or parts of them: a row count
+        fold: evaluate during tracing if all inputs are small and known.
+        linear: for integers, outputs are sums and products of inputs and constants, or parts of them: a row count
             among the inputs stays one (see ``counts``).
         spare: parameters of required inputs that programs of later releases may leave unbound; the rule gets None.
-        absent: parameters of required inputs whose variable may hold no value yet; the rule then gets None.
-        undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as the layer declared them.
-        continues: output slots whose variables the op goes on from: it adds to what they hold, or may leave it there.
+        absent: parameters of required inputs whose variable may have no value yet; the rule then gets None.
+        undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as declared by the layer.
+        continues: output slots whose variables the op continues from: it adds to their values, or may keep them.
         changes: parameters of inputs whose variables a block op changes in a backward pass, through ``ctx.env``.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
-        moves: ``early`` or ``late``: the way in which a host op may pass ops that share no variable with it.
+        moves: ``early`` or ``late``: the direction in which a host op may pass ops that share no variable with it.
         newer: slots and attributes, as parameters, that releases after 1.8 added to an op of 1.8.
-        renamed: attributes of 1.8 that those releases call otherwise, old name -> new name.
+        renamed: attributes of 1.8 that those releases renamed, old name -> new name.
     """
 
     def decorate(fn: Callable[..., Any]) -> OpDef:
@@ -181,7 +181,7 @@ def op(
 def _parsed(
     fn: Callable[..., Any], name: str, out: str, odd: Mapping[str, str], vendor: str | Mapping[str, Any]
 ) -> Rule:
-    """The slots, attributes and special keywords that a rule's signature and ``out`` state."""
+    """The slots, attributes and special keywords given by a rule's signature and ``out``."""
     positional, keyword, special = signature(fn)
     inputs = [input_slot(p, odd.get(p.name, camel(p.name))) for p in positional]
     attrs = {spec.name: spec for spec in (attr_spec(p, f"op {name}") for p in keyword)}
@@ -189,7 +189,7 @@ def _parsed(
 
 
 def _with_newer(definition: Rule, params: tuple[str, ...], renamed: Mapping[str, str]) -> Rule:
-    """The definition with what releases after 1.8 added marked so."""
+    """The definition, with the additions of releases after 1.8 marked."""
     if not params and not renamed:
         return definition
     definition.inputs = [replace(s, newer=s.param in params) for s in definition.inputs]
@@ -305,9 +305,9 @@ def _grad_def(
 def _grad_grad_def(
     grad_op: OpDef, fn: Callable[..., Any], *, out: str, type: str | None = None, rows: RowsRule | EllipsisType = ...
 ) -> OpDef:
-    """Double gradients name slots after the first op: DDX is d(X@GRAD), DOut is Out@GRAD (or, as a result, d Out).
+    """Double gradients name slots after the first op: DDX is d(X@GRAD), DOut is Out@GRAD (as a result, d Out).
 
-    ``d_out`` is slot Out@GRAD, for rules that Fluid's slots do not suffice.
+    ``d_out`` is slot Out@GRAD, for rules that need more than Fluid's slots.
     """
     forward = grad_op.forward
     assert forward is not None
@@ -342,7 +342,7 @@ def _grad_grad_def(
 
 
 def _second_lod_map(definition: OpDef) -> dict[str, str]:
-    """DX carries the LoD of X, DDOut that of Out, or of DOut where Out is not read."""
+    """DX has the LoD of X, DDOut that of Out, or of DOut if Out is not read."""
     reads = {s.name for s in definition.inputs}
 
     def source(name: str) -> str | None:

@@ -1,5 +1,5 @@
-"""What a rule's signature states. ``inspect.signature`` says the same, and takes a fifth of the time that importing all
-rules takes.
+"""A rule's signature. ``inspect.signature`` gives the same, but takes a fifth of the time of importing all
+rules.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from inspect import unwrap
 from typing import Any, NamedTuple
 
-EMPTY = object()  # stands for a default or an annotation that is not there
+EMPTY = object()  # placeholder for a missing default or annotation
 
 _BUILTIN: dict[str, Any] = {
     **{"int": int, "float": float, "str": str, "bool": bool},
@@ -25,7 +25,7 @@ class Param(NamedTuple):
 
 
 def params(fn: Callable[..., Any]) -> tuple[list[Param], list[Param]]:
-    """The positional and the keyword-only parameters of a function, ``*`` and ``**`` ones left out."""
+    """The positional and the keyword-only parameters of a function, without ``*`` and ``**`` ones."""
     found: Any = unwrap(fn)
     code, names = found.__code__, found.__code__.co_varnames
     last = code.co_argcount + code.co_kwonlyargcount

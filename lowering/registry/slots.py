@@ -1,4 +1,4 @@
-"""What parameters, annotations and words of the notation say of an op's slots and attributes."""
+"""What parameters, annotations and words of the notation tell about an op's slots and attributes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _wants(annotation: Any) -> str:
 
 
 def _inner(annotation: Any) -> Any:
-    """What the annotation of a parameter says of one value."""
+    """What the annotation of a parameter tells about one value."""
     if getattr(annotation, "__origin__", None) is list:
         return annotation.__args__[0]
     return None if annotation is list else annotation
@@ -73,7 +73,7 @@ def input_slot(param: Param, name: str) -> Slot:
 
 
 def checked_slot(definition: OpDef, param: Param) -> Slot:
-    """The op's slot as a check of its numbers reads it, by the annotation of the check's own parameter."""
+    """The op's slot as read by a check of its numbers, according to the annotation of the check's own parameter."""
     found = next((s for s in definition.inputs if s.param == param.name), None)
     if found is None:
         known = [s.param for s in definition.inputs]
@@ -99,7 +99,7 @@ def attr_spec(param: Param, where: str) -> AttrSpec:
 
 
 def vendor_attrs(vendor: str | Mapping[str, Any]) -> dict[str, AttrSpec]:
-    """Attributes that are read by nobody, by name or with defaults of the op's own."""
+    """Attributes that are never read, by name or with defaults of the op's own."""
     wanted = dict.fromkeys(vendor.split(), _MISSING) if isinstance(vendor, str) else dict(vendor)
     return {
         name: AttrSpec(name, VENDOR[name][0], VENDOR[name][1] if value is _MISSING else value)
@@ -111,12 +111,12 @@ _SignatureParts = tuple[list[Param], list[Param], frozenset[str]]
 
 
 def signature(fn: Callable[..., Any]) -> _SignatureParts:
-    """(positional parameters, attribute parameters, special keywords asked for)."""
+    """(positional parameters, attribute parameters, special keywords)."""
     positional, keyword = params(fn)
     special = frozenset(p.name for p in keyword if p.name in SPECIAL)
     return positional, [p for p in keyword if p.name not in SPECIAL], special
 
 
 def words(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Names given as one text or one by one."""
+    """Names given as one string or as several."""
     return tuple(given.split()) if isinstance(given, str) else tuple(given)

@@ -1,4 +1,4 @@
-"""The table of all ops, by type; gradients of gradients enter it when they are first asked for."""
+"""The table of all ops by type; gradients of gradients are added on first request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lowering.registry.definition import OpDef
 
 _REGISTRY: dict[str, OpDef] = {}
 
-# What gives a gradient op without a gradient of its own one: the engine, which stands above the registry, enters it.
+# Derives a gradient op for gradient ops without one; set by the engine, which is a layer above the registry.
 DERIVE: list[Callable[[OpDef], None]] = []
 
 
 def register(definition: OpDef) -> OpDef:
-    """Enter an op; RegistryError when its type is taken by another rule."""
+    """Add an op; RegistryError if another rule has its type."""
     known = _REGISTRY.get(definition.type)
     if known is not None:
         raise RegistryError(
@@ -27,17 +27,17 @@ def register(definition: OpDef) -> OpDef:
 
 
 def registered_ops() -> list[str]:
-    """All registered op types, sorted (grad ops with a rule of their own included)."""
+    """All registered op types, sorted (including grad ops with a rule of their own)."""
     return sorted(_REGISTRY)
 
 
 def has_op(type: str) -> bool:
-    """Whether ``get_op(type)`` finds a definition; a derived gradient is made and entered on the way."""
+    """Whether ``get_op(type)`` finds a definition; a derived gradient is created and added in the process."""
     return type in _REGISTRY or _derived(type) is not None
 
 
 def get_op(type: str) -> OpDef:
-    """The definition of op ``type``; UnknownOpError (with the nearest names) when there is none."""
+    """The definition of op ``type``; UnknownOpError (with the nearest names) if there is none."""
     found = _REGISTRY.get(type) or _derived(type)
     if found is None:
         raise UnknownOpError(unknown_op_message(type))
@@ -45,7 +45,7 @@ def get_op(type: str) -> OpDef:
 
 
 def unknown_op_message(type: str) -> str:
-    """That there is no op of this type, and which ones are spelled alike."""
+    """The message for an unknown op type, with similar names."""
     near = difflib.get_close_matches(type, _REGISTRY, n=3)
     hint = f"; similar ops that exist: {', '.join(near)}" if near else ""
     return (
@@ -55,7 +55,7 @@ def unknown_op_message(type: str) -> str:
 
 
 def _derived(type: str) -> OpDef | None:
-    """A gradient of a gradient that has no rule of its own follows from its grad op by vjp."""
+    """The gradient of a grad op without a rule of its own is derived from it by vjp."""
     if not type.endswith("_grad"):
         return None
     base = _REGISTRY.get(type[: -len("_grad")]) or _derived(type[: -len("_grad")])

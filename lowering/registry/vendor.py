@@ -1,6 +1,6 @@
-"""Attributes that steer Paddle's own kernels and mean nothing on XLA: accepted, kept in files, ignored.
+"""Attributes that configure Paddle's own kernels and mean nothing on XLA: accepted, kept in files, ignored.
 
-One table of (Fluid type, default); an op lists the ones its proto has with ``@op(vendor="use_mkldnn ...")``
+One table of (Fluid type, default); an op lists those in its proto with ``@op(vendor="use_mkldnn ...")``
 and overrides a default with a dict.
 """
 
@@ -55,5 +55,5 @@ VENDOR: dict[str, tuple[str, Any]] = {
     "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@": ("BOOLEAN", True),
 }
 
-# Attributes that any op may carry and none declares.
+# Attributes that any op may have and none declares.
 COMMON = BOOKKEEPING | {"with_quant_attr"}
