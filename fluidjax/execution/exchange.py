@@ -13,7 +13,6 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
 from fluidjax.execution.fetched import fetched
 from lowering import values as low
-from lowering.engine.counts import plain
 
 
 def usual_room(rows: int, lod: Any) -> tuple[int, ...]:
@@ -64,7 +63,9 @@ def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
 
 def _numbers(value: Any) -> Any:
     """Counts as numbers, the valid part of wide values, and anything else unchanged."""
-    return low.taken(value) if isinstance(value, low.Wide) else plain(value)
+    if isinstance(value, low.RowCounts):
+        return value.at(int(value.nrows))  # on the host, where int64 is at hand
+    return low.taken(value) if isinstance(value, low.Wide) else value
 
 
 def to_holder(value: Any) -> Any:

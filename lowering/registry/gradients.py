@@ -27,7 +27,7 @@ def gradient_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:
 
 def grad_lod_map(definition: OpDef) -> dict[str, str]:
     """X@GRAD has the LoD of X if the grad op reads X, otherwise that of the first output gradient it reads."""
-    reads = [s.name for s in definition.inputs]
+    reads = [s.name for s in definition.inputs if not s.newer]
     fallback = next((n for n in reads if n.endswith(GRAD)), None)
     shared = {s.name: s.name[: -len(GRAD)] if s.name[: -len(GRAD)] in reads else fallback for s in definition.outputs}
     return {out: source for out, source in shared.items() if source is not None}

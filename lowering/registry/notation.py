@@ -292,13 +292,13 @@ def _grad_def(
         forward.rows if rows is ... else _rows(rows, forward.type + "_grad"),
         forward=forward,
     )
+    own = words(newer)
+    definition.inputs = [replace(s, newer=True, dispensable=True) if s.param in own else s for s in definition.inputs]
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
     definition.updates = tuple(s.name for s in definition.inputs if s.param in words(updates))
     definition.continues = words(continues)
     definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
     definition.once, definition.loops = once, loops
-    own = words(newer)
-    definition.inputs = [replace(s, newer=True, dispensable=True) if s.param in own else s for s in definition.inputs]
     return definition
 
 

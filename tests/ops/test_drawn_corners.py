@@ -127,3 +127,88 @@ def test_regions_of_half_a_pixel_are_rounded_away_from_zero():
     attrs |= {"pooled_width": 2, "part_size": [2, 2], "sample_per_part": 2, "trans_std": 0.1}
     _, found = call("deformable_psroi_pooling", x, BOXES, np.zeros((1, 2, 2, 2), F), **attrs)
     np.testing.assert_allclose(found[0, 0], [[8.125, 9.625], [17.125, 18.625]], rtol=1e-6)
+
+
+# --- ragged rows --------------------------------------------------------------------------------------------------
+
+
+def ragged(dims, lengths, lod_level, written):
+    """What the variables that ``written(x)`` returns hold after a run over rows of ones of these lengths."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [None, *dims], lod_level=lod_level)
+        x.stop_gradient = False
+        fetches = written(x)
+    place = fluid.CPUPlace()
+    rows = fluid.create_lod_tensor(np.ones((sum(lengths[-1]), *dims), F), lengths, place)
+    return fluid.Executor(place).run(main, feed={"x": rows}, fetch_list=fetches, return_numpy=False)
+
+
+def test_the_gradient_of_leaky_relu_has_the_lod_of_its_input():
+    (grad,) = ragged([2], [[2, 3]], 1, lambda x: fluid.gradients(fluid.layers.mean(fluid.layers.leaky_relu(x)), x))
+    assert grad.lod() == [[0, 2, 5]] and np.asarray(grad).shape == (5, 2)
+
+
+def test_the_rows_of_maxima_are_as_many_as_sequences():
+    def written(x):
+        fluid.layers.sequence_pool(x, "max")
+        return x.block.ops[-1].output("MaxIndex")
+
+    (index,) = ragged([2], [[1, 1], [2, 3]], 2, written)
+    assert np.asarray(index).tolist() == [[0, 0], [2, 2]] and index.lod() == []
+
+
+def test_a_size_of_ragged_rows_is_int64():
+    (size,) = ragged([2], [[2, 3]], 1, lambda x: [fluid.layers.size(x)])
+    assert np.asarray(size).dtype == np.int64 and np.asarray(size).tolist() == [10]
+
+
+def test_a_sparse_gradient_of_hierarchical_sigmoid_has_each_visited_node_once():
+    table, code = np.array([[3, 2, -1], [-1, -1, -1], [3, 1, -1]]), np.array([[0, 1, -1], [-1, -1, -1], [1, 1, -1]])
+    args = np.ones((3, 2), F), np.ones((5, 2), F), np.array([[1], [2], [4]])
+    rest = np.full((3, 3), 0.5, F), np.ones((3, 1), F), table, code
+    _, sparse, _ = rule("hierarchical_sigmoid_grad", *args, *rest, num_classes=5, is_sparse=True)
+    _, dense, _ = rule("hierarchical_sigmoid_grad", *args, *rest, num_classes=5, is_sparse=False)
+    assert int(sparse.nrows) == 3 and np.asarray(sparse.rows)[:3].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(sparse.values[:3], dense[1:4], rtol=1e-6)
+
+
+# --- detection ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_mean_average_precision_has_the_dtype_of_the_detections(dtype):
+    found = LoDArray(np.array([[1, 0.6, 0, 0, 0.5, 0.5]], dtype), (np.array([0, 1]),))
+    label = LoDArray(np.array([[1, 0, 0, 0.5, 0.5]], dtype), (np.array([0, 1]),))
+    _, true, false, mean = rule("detection_map", found, label, class_num=2)
+    assert {true.data.dtype, false.data.dtype, mean.dtype} == {np.dtype(dtype)} and mean.tolist() == [1]
+
+
+def test_collected_regions_stay_with_their_images_where_one_has_none():
+    offsets = [np.array([0, 1, 1, 2]), np.array([0, 0, 0, 1])]
+    rois = [LoDArray(np.full((o[-1], 4), k, F), (o,)) for k, o in enumerate(offsets)]
+    scores = [LoDArray(np.ones((o[-1], 1), F), (o,)) for o in offsets]
+    found, _ = rule("collect_fpn_proposals", rois, scores, post_nms_topN=9)
+    assert found.lod[0].tolist() == [0, 1, 1, 3] and found.data[:, 0].tolist() == [0, 0, 1]
+
+
+def test_negatives_of_wide_targets_weigh_one():
+    x, negatives = LoDArray(np.ones((1, 1, 3), F), (np.array([0, 1]),)), LoDArray(np.array([[2]]), (np.array([0, 1]),))
+    out, weight = rule("target_assign", x, np.array([[0, -1, -1]]), negatives, mismatch_value=7)
+    assert out[0, :, 0].tolist() == [1, 7, 7] and weight[0, :, 0].tolist() == [1, 0, 1]
+
+
+# --- weights and axes ---------------------------------------------------------------------------------------------
+
+
+def test_an_outside_weight_alone_is_not_looked_at():
+    x, zeros, weight = np.array([[1, 2], [3, 4]], F), np.zeros((2, 2), F), np.array([[1, 0], [1, 2]], F)
+    diff, out = call("smooth_l1_loss", x, zeros, None, weight)
+    assert out.tolist() == [[2], [6]]
+    dx, _ = call("smooth_l1_loss_grad", diff, np.ones((2, 1), F), None, weight, sigma=1.0)
+    np.testing.assert_array_equal(dx, np.ones((2, 2)))
+
+
+def test_an_axis_named_twice_is_reversed_once():
+    (found,) = call("reverse", np.arange(6).reshape(2, 3), axis=[0, -1, 1])
+    assert found.tolist() == [[5, 4, 3], [2, 1, 0]]

@@ -84,11 +84,11 @@ def _average_precision(hits: list, misses: list, positives: int, ap_type: str) -
     return float(np.sum(precision * np.where(np.abs(steps) > 1e-6, np.abs(steps), 0)))
 
 
-def _write_hits(hits: Hits, class_num: int) -> LoDArray:
+def _write_hits(hits: Hits, class_num: int, dtype: np.dtype) -> LoDArray:
     rows = [pair for label in range(class_num) for pair in hits.get(label, ())]
     lengths = [len(hits.get(label, ())) for label in range(class_num)]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return LoDArray(np.array(rows, np.float32).reshape(-1, 2), (offsets,))
+    return LoDArray(np.array(rows, dtype).reshape(-1, 2), (offsets,))
 
 
 def _infer(op, var_of):
@@ -118,6 +118,7 @@ def detection_map(
     The classes are those with ground truth; as in Fluid, one is skipped if its *number* of objects is background_label.
     A detection is correct if it overlaps its best match by more than overlap_threshold and is the first to do so. The
     state holds positives per class [class_num, 1] and, with one sequence per class, (score, 1 or 0) of each detection.
+    Fractions have the dtype of DetectRes.
     """
     counts: dict[int, int] = {}
     hits: Hits = defaultdict(list)
@@ -144,5 +145,5 @@ def detection_map(
         if counts[cls] != background_label
     ]
     positives = np.array([counts.get(cls, 0) for cls in range(class_num)], np.int32).reshape(-1, 1)
-    mean = np.array([sum(average) / len(average) if average else 0.0], np.float32)
-    return positives, _write_hits(hits, class_num), _write_hits(misses, class_num), mean
+    mean = np.array([sum(average) / len(average) if average else 0.0], found.dtype)
+    return positives, *(_write_hits(pairs, class_num, found.dtype) for pairs in (hits, misses)), mean

@@ -138,13 +138,14 @@ def _infer_smooth_l1(op_view, var_of):
 def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: float = 1.0):
     """Out[n] = sum over a row of OutsideWeight * s(InsideWeight * (X - Y)).
 
-    s(d) = 0.5 sigma^2 d^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2.
+    s(d) = 0.5 sigma^2 d^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2. Weights come in pairs: as in Fluid, an
+    OutsideWeight alone is not looked at.
     """
     diff = (x - y) if inside_weight is None else (x - y) * inside_weight
     s2 = sigma * sigma
     size = jnp.abs(diff)
     value = jnp.where(size < 1 / s2, 0.5 * s2 * diff * diff, size - 0.5 / s2)
-    value = value if outside_weight is None else value * outside_weight
+    value = value if inside_weight is None or outside_weight is None else value * outside_weight
     return diff, _rows_sum(value)
 
 
@@ -157,7 +158,7 @@ def _(x, y):
 def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
     s2 = sigma * sigma
     slope = jnp.where(jnp.abs(diff) < 1 / s2, s2 * diff, jnp.sign(diff))
-    for weight in (inside_weight, outside_weight):
+    for weight in () if inside_weight is None else (inside_weight, outside_weight):
         slope = slope if weight is None else slope * weight
     dx = slope * d_out.reshape(d_out.shape[0], *[1] * (diff.ndim - 1))
     return dx, -dx

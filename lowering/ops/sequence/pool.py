@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -76,7 +78,7 @@ def sequence_pool(x: LoDArray, *, is_test: bool = False, pooltype: str = "AVERAG
     out, index = pool_rows(x, pooltype, pad_value)
     if index is None or is_test:
         return per_sequence(x, out), None
-    return per_sequence(x, out), per_sequence(x, index).data
+    return per_sequence(x, out), replace(per_sequence(x, index), lod=(), nseq=None, longest=())
 
 
 @sequence_pool.grad

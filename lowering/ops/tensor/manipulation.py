@@ -293,8 +293,8 @@ def _off_first(name: str):
 
 @op(rows=_off_first("axis"), lod=None)
 def reverse(x, *, axis: list[int]):
-    """Out = X reversed along each of ``axis``."""
-    return jnp.flip(x, [a % x.ndim for a in axis])
+    """Out = X reversed along each of ``axis``, once also where one is named twice."""
+    return jnp.flip(x, sorted({a % x.ndim for a in axis}))
 
 
 @reverse.fits
