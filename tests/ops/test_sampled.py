@@ -71,9 +71,9 @@ def test_id_outside_the_table_shows():
 
 
 def test_sparse_tree_gradient_touches_path_nodes_only(rng):
-    """A short path repeats its first node with zeros, so that lazy optimizers leave other rows alone."""
+    """Nodes that no path visits have no row, so that lazy optimizers leave them alone."""
     op = lowering.get_op("hierarchical_sigmoid")
-    x, w = rng.standard_normal((2, 3)), rng.standard_normal((4, 3))
+    x, w = rng.standard_normal((2, 3)), rng.standard_normal((6, 3))
     table, code = np.array([[0, 1, 3], [2, -1, -1]]), np.array([[0, 1, 1], [1, -1, -1]])
     label, d_out = np.array([[0], [1]]), np.ones((2, 1))
     with jax.enable_x64(True):
@@ -82,5 +82,4 @@ def test_sparse_tree_gradient_touches_path_nodes_only(rng):
         _, sparse, _ = op.gradient.fn(x, w, label, pre, d_out, table, code, is_sparse=True, **attrs)
         _, dense, _ = op.gradient.fn(x, w, label, pre, d_out, table, code, is_sparse=False, **attrs)
         np.testing.assert_allclose(sparse.to_dense(), dense, atol=1e-12)
-    assert set(np.asarray(sparse.rows).tolist()) == {0, 1, 2, 3}
-    assert np.asarray(sparse.rows).tolist()[3:] == [2, 2, 2]
+    assert np.asarray(sparse.rows)[: int(sparse.nrows)].tolist() == [0, 1, 2, 3]
