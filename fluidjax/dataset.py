@@ -13,8 +13,8 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable, default_main_program
-from fluidjax.readers.dump import Dump
-from fluidjax.readers.multi_slot import Sample, desc_text, read_file, to_feed
+from fluidjax.readers.dump import Dump, Texts
+from fluidjax.readers.multi_slot import Batch, Sample, desc_text, read_file, to_feed
 from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
 from fluidjax.readers.watching import FetchHandler as FetchHandler
 from fluidjax.readers.watching import looking
@@ -23,8 +23,8 @@ __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
 
 READ_AHEAD = 8  # batches
 
-# (program, data set, fetch list) -> what each batch fetched
-Train = Callable[[Any, "DatasetBase", list[Any]], Iterable[list[Any]]]
+# (program, data set, fetch list) -> for each batch, the texts of its samples and what was fetched
+Train = Callable[[Any, "DatasetBase", list[Any]], Iterable[tuple[Texts, list[Any]]]]
 
 
 class DatasetBase:
@@ -109,14 +109,14 @@ class DatasetBase:
         """The samples in parts for ``count`` workers, who take them in turn: the files."""
         return [self._read(path) for path in self.filelist]
 
-    def _shares(self, count: int) -> list[Iterator[dict[str, Any]]]:
+    def _shares(self, count: int) -> list[Iterator[Batch]]:
         """The feeds of one pass for each of ``count`` workers, or of as many as have something to do."""
         self._check_variables()
         parts = self._parts(count)
         dealt = Dealt(parts)
         return [self._batches(itertools.chain.from_iterable(dealt)) for _ in range(min(count, len(parts)))]
 
-    def _feeds(self, drop_last: bool = False) -> Iterator[dict[str, Any]]:
+    def _feeds(self, drop_last: bool = False) -> Iterator[Batch]:
         """The feeds of one pass."""
         self._check_variables()
         return prefetched(lambda: self._batches(self._samples(), drop_last), READ_AHEAD)
@@ -125,10 +125,12 @@ class DatasetBase:
         if not self.use_var:
             raise RuntimeError("the data set has no variables; call set_use_var with those of a line, in its order")
 
-    def _batches(self, samples: Iterator[Sample], drop_last: bool = False) -> Iterator[dict[str, Any]]:
+    def _batches(self, samples: Iterator[Sample], drop_last: bool = False) -> Iterator[Batch]:
         while group := list(itertools.islice(samples, self.batch_size)):
             if len(group) == self.batch_size or not drop_last:
-                yield to_feed(group, self.use_var)
+                feed = to_feed(group, self.use_var)
+                feed.texts = [sample.texts for sample in group]
+                yield feed
 
 
 class QueueDataset(DatasetBase):
@@ -224,11 +226,11 @@ class InMemoryDataset(DatasetBase):
         self.is_user_set_queue_num = True
 
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
-        """Set whether a line begins with its id, as a 1 and a word; ids are read over."""
+        """Set whether a line begins with its id, as a 1 and a word; dumps show it."""
         self.parse_ins_id = parse_ins_id
 
     def set_parse_content(self, parse_content: bool) -> None:
-        """Set whether a line has its content, as a 1 and a word, before its numbers; it is read over."""
+        """Set whether a line has its content, as a 1 and a word, before its numbers; dumps show it."""
         self.parse_content = parse_content
 
     def set_parse_logkey(self, parse_logkey: bool) -> None:
@@ -295,12 +297,12 @@ class DatasetFactory:
         return known[datafeed_class]()
 
 
-def feeds_of(dataset: DatasetBase) -> Iterator[dict[str, Any]]:
+def feeds_of(dataset: DatasetBase) -> Iterator[Batch]:
     """The feeds of one pass over a data set."""
     return dataset._feeds()
 
 
-def shares_of(dataset: DatasetBase, count: int) -> list[Iterator[dict[str, Any]]]:
+def shares_of(dataset: DatasetBase, count: int) -> list[Iterator[Batch]]:
     """The feeds of one pass for each of ``count`` workers, or of as many as have something to do."""
     return dataset._shares(count)
 
@@ -317,7 +319,7 @@ def run_from_dataset(
     """Run a program once for each batch of a data set, and print fetches every ``print_period`` batches.
 
     Args:
-        train: (program, data set, fetch list) -> what each batch fetched.
+        train: see ``Train``.
         program: None is the default main program.
     """
     if dataset is None:
@@ -327,7 +329,7 @@ def run_from_dataset(
     trained = default_main_program() if program is None else program
     look = looking(fetch_list, fetch_info, print_period, fetch_handler)
     dump = Dump(trained.global_block(), trained._fleet_opt)
-    for step, values in enumerate(train(trained, dataset, [*look.fetches, *dump.names]), 1):
+    for step, (texts, values) in enumerate(train(trained, dataset, [*look.fetches, *dump.names]), 1):
         count = len(look.fetches)
-        dump.write(values[count:])
+        dump.write(values[count:], texts)
         look(step, values[:count])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -48,7 +49,9 @@ from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Operator, Program, default_main_program, program_view
+from fluidjax.readers.dump import Texts
 from fluidjax.readers.generator import next_feed, next_feeds
+from fluidjax.readers.multi_slot import Batch
 from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
@@ -285,7 +288,7 @@ class Executor:
         if isinstance(program, CompiledProgram):
             program = program._program  # batches go to the threads of one device, in Fluid
 
-        def train(program: Program, dataset: DatasetBase, fetches: list[Any]) -> Iterator[list[Any]]:
+        def train(program: Program, dataset: DatasetBase, fetches: list[Any]) -> Iterator[tuple[Texts, list[Any]]]:
             if program._pipeline_opt:
                 return self._run_in_stages(program, dataset, fetches, scope, thread)
             return self._run_by_workers(program, dataset, fetches, scope, thread)
@@ -294,8 +297,8 @@ class Executor:
 
     def _run_by_workers(
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
-    ) -> Iterator[list[Any]]:
-        """What each batch of a data set fetched, as they are done."""
+    ) -> Iterator[tuple[Texts, list[Any]]]:
+        """The texts of each batch of a data set, and what it fetched, as they are done."""
         scope = global_scope() if scope is None else scope
         count = thread if thread > 0 else dataset.thread_num
         if count <= 0:
@@ -304,13 +307,13 @@ class Executor:
                 f" more, received {count}; call dataset.set_thread(n)"
             )
 
-        def step(feed: Any) -> list[Any]:
-            return self.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
+        def step(feed: Batch) -> tuple[Texts, list[Any]]:
+            return feed.texts, self.run(program, feed=feed, fetch_list=fetches, scope=scope, return_numpy=False)
 
-        def train(share: Iterator[Any]) -> list[Any]:
+        def train(share: Iterator[Batch]) -> tuple[Texts, list[Any]]:
             for feed in share:
                 step(feed)
-            return []
+            return (), []
 
         count = min(count, os.cpu_count() or 1)  # more would only wait for each other
         shares = shares_of(dataset, count) if count > 1 else []
@@ -320,8 +323,8 @@ class Executor:
 
     def _run_in_stages(
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
-    ) -> Iterator[list[Any]]:
-        """What each batch of a data set fetched, in order."""
+    ) -> Iterator[tuple[Texts, list[Any]]]:
+        """The texts of each batch of a data set, and what it fetched, in order."""
         options, names = program._pipeline_opt, fetch_names(fetches)
         fed = tuple(var.name for var in dataset.use_var)
         key = program._version_token(), fed, names, asked.preparing_flags()
@@ -330,7 +333,10 @@ class Executor:
             pipeline = Pipeline(program, fed, names)
             program.__dict__["_pipeline"] = key, pipeline
         ways = max(options["queue_size"], 1) * max(min(thread, len(dataset.filelist)), 1)
-        return pipeline.run(global_scope() if scope is None else scope, self._device, feeds_of(dataset), ways)
+        texts: deque[Texts] = deque()
+        feeds = _noting(feeds_of(dataset), texts)
+        done = pipeline.run(global_scope() if scope is None else scope, self._device, feeds, ways)
+        return ((texts.popleft(), values) for values in done)
 
     def infer_from_dataset(
         self,
@@ -354,6 +360,13 @@ class Executor:
 
     def _on_device(self, function: Any, *args: Any) -> Any:
         return with_x64(function, *args) if self._is_default else with_device(self._device, function, *args)
+
+
+def _noting(feeds: Iterator[Batch], texts: deque[Texts]) -> Iterator[Batch]:
+    """The feeds, whose texts are appended as they are taken."""
+    for feed in feeds:
+        texts.append(feed.texts)
+        yield feed
 
 
 def _checked_place(place: Any) -> Place:

@@ -163,7 +163,8 @@ def _create(block: Block, op: Operator, slot: str, name: str) -> None:
         return
     if forward is None:
         again = block._find_var_recursive(name.rpartition(".subprog_")[0])  # what a recomputed segment writes again
-        block.create_var(name=name, dtype=VarType.FP32, **({} if again is None else {"shape": again.shape}))
+        known = again if again is not None else _inferred(block, op, name)
+        block.create_var(name=name, dtype=VarType.FP32, **({} if known is None else {"shape": known.shape}))
         return
     kind = _kind(block, op, slot, forward)
     if kind in (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY):
@@ -179,11 +180,16 @@ def _lod_level(block: Block, op: Operator, slot: str, name: str) -> int:
         return 0
     definition, inputs = get_op(op.type), op.input_names
     if definition.forward is None and definition.infer is not None:
-        found = lowering.infer_outputs(op_view(op), lambda name: _view(block, name)).get(name)
+        found = _inferred(block, op, name)
         return (found and found.lod_level) or 0
     source = level_from(definition, slot, op.output(slot).index(name), lambda s: op.input(s) if s in inputs else ())
     var = block._find_var_recursive(source) if source is not None else None
     return 0 if var is None or var.type != VarType.LOD_TENSOR else var.lod_level
+
+
+def _inferred(block: Block, op: Operator, name: str) -> lowering.VarInfo | None:
+    """What shape inference says of an output."""
+    return lowering.infer_outputs(op_view(op), lambda name: _view(block, name)).get(name)
 
 
 def _view(block: Block, name: str) -> lowering.VarView | None:

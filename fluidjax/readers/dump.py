@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
+Texts = Sequence[Mapping[str, str]]  # of each example: its "id" and "content", where it has them
+
 _FILES = 16  # as in Fluid, where the options do not say
 
 
 class Dump:
     """Appends to files, batch after batch, what a program's options ask for.
 
-    Each batch writes one line per example: its id and content, both empty here, and NAME:COLUMNS:VALUE:VALUE... for
-    each of ``dump_fields`` with one row per example, tab-separated; then a line (BATCH,NAME):VALUE:VALUE... for each of
-    ``dump_param``. As in Fluid, names not in the program are skipped. Lines are dealt to this process's files in turn
-    (in Fluid, to whichever of as many threads takes them first).
+    Each batch writes one line per example: its id and content, each empty where its data set reads none, and
+    NAME:COLUMNS:VALUE:VALUE... for each of ``dump_fields`` with one row per example, tab-separated; then a line
+    (BATCH,NAME):VALUE:VALUE... for each of ``dump_param``. As in Fluid, names not in the program are skipped. Lines are
+    dealt to this process's files in turn (in Fluid, to whichever of as many threads takes them first).
 
     Args:
         block: the program's global block.
@@ -43,13 +45,13 @@ class Dump:
             for path in self._files:
                 open(path, "w").close()
 
-    def write(self, tensors: Sequence[Any]) -> None:
-        """Write what a batch has fetched of ``names``."""
+    def write(self, tensors: Sequence[Any], texts: Texts) -> None:
+        """Write what a batch has fetched of ``names``; ``texts`` are those of its examples."""
         if not self.names:
             return
         asked = dict(zip(self.names, tensors, strict=True))
         params = (f"({self._batch},{name}):{_joined(np.asarray(asked[name]))}\n" for name in self._params)
-        lines = list(chain(_examples({name: asked[name] for name in self._fields}), params))
+        lines = list(chain(_examples({name: asked[name] for name in self._fields}, texts), params))
         for number, path in enumerate(self._files):
             with open(path, "a") as file:
                 file.writelines(lines[(number - self._lines) % len(self._files) :: len(self._files)])
@@ -64,13 +66,14 @@ def _own_files(asked: Mapping[str, Any]) -> int:
     return files // processes + (files % processes > asked.get("mpi_rank", 0))
 
 
-def _examples(tensors: Mapping[str, Any]) -> Iterable[str]:
-    """One line per example, from the tensors that have the most common number of rows or sequences."""
+def _examples(tensors: Mapping[str, Any], texts: Texts) -> Iterable[str]:
+    """One line per example, from the tensors that have as many rows or sequences as any."""
     parts = {name: _parts(tensor) for name, tensor in tensors.items() if len(tensor.shape()) == 2}
     count = max(map(len, parts.values()), default=0)
     for i in range(count):
         shown = [f"{name}:{rows[i].shape[1]}:{_joined(rows[i])}" for name, rows in parts.items() if len(rows) == count]
-        yield "\t".join(["", "", *shown]) + "\n"
+        known = texts[i] if i < len(texts) else {}
+        yield "\t".join([known.get("id", ""), known.get("content", ""), *shown]) + "\n"
 
 
 def _parts(tensor: Any) -> list[np.ndarray]:

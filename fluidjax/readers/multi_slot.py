@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
@@ -23,15 +24,34 @@ from fluidjax.command.aliases import child_environment
 from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.framework import Variable
 
-Sample = list[np.ndarray]  # one flat array for each variable
 SHOWN_BYTES = 4096  # of what a pipe command wrote to its standard error
+
+
+class Sample(list[np.ndarray]):
+    """One flat array for each variable.
+
+    Attributes:
+        texts: what the line has before its numbers, by name.
+    """
+
+    texts: Mapping[str, str] = MappingProxyType({})
+
+
+class Batch(dict[str, Any]):
+    """A feed of several samples.
+
+    Attributes:
+        texts: those of each sample, where they are kept.
+    """
+
+    texts: Sequence[Mapping[str, str]] = ()
 
 
 def read_file(path: str, command: str, variables: Sequence[Variable], texts: Sequence[str] = ()) -> Iterator[Sample]:
     """The samples of a file, piped through a shell command first unless it is ``cat`` or ''.
 
     Args:
-        texts: what each line has before its numbers, as its id: each a 1 and a word, which are left out.
+        texts: what each line has before its numbers, "id" or "content": each a 1 and a word.
     """
     if command.strip() in ("", "cat"):
         with open(path, "rb") as file:
@@ -79,11 +99,17 @@ def _samples(
     for number, line in enumerate(lines, 1):
         if line.strip():
             here = f"{label}, line {number}"
-            yield _sample(_numbers(line.split(), here, texts), here, variables, dtypes)
+            words = line.split()
+            given = _texts(words, here, texts)
+            sample = _sample(words[2 * len(given) :], here, variables, dtypes)
+            if given:
+                sample.texts = given
+            yield sample
 
 
-def _numbers(words: list[bytes], label: str, texts: Sequence[str]) -> list[bytes]:
-    """The words of a line after its texts."""
+def _texts(words: list[bytes], label: str, texts: Sequence[str]) -> dict[str, str]:
+    """The texts at the beginning of a line."""
+    found = {}
     for at, text in enumerate(texts):
         pair = words[2 * at : 2 * at + 2]
         if len(pair) < 2 or pair[0] != b"1":
@@ -94,11 +120,12 @@ def _numbers(words: list[bytes], label: str, texts: Sequence[str]) -> list[bytes
                 received,
                 f"write the {text} of each line, or do not tell the data set that lines have one",
             )
-    return words[2 * len(texts) :]
+        found[text] = pair[1].decode("utf-8", "replace")
+    return found
 
 
 def _sample(words: list[bytes], label: str, variables: Sequence[Variable], dtypes: Sequence[np.dtype]) -> Sample:
-    sample, at = [], 0
+    sample, at = Sample(), 0
     for var, dtype in zip(variables, dtypes, strict=True):
         values = words[at + 1 : at + 1 + _count(words, at, label, var)]
         try:
@@ -133,9 +160,9 @@ def _count(words: list[bytes], at: int, label: str, var: Variable) -> int:
     return int(word)
 
 
-def to_feed(samples: Sequence[Sample], variables: Sequence[Variable]) -> dict[str, Any]:
+def to_feed(samples: Sequence[Sequence[np.ndarray]], variables: Sequence[Variable]) -> Batch:
     """The feed of a batch: LoDTensors for variables with LoD, arrays [batch, ...] for others."""
-    feed: dict[str, Any] = {}
+    feed = Batch()
     for index, var in enumerate(variables):
         parts = [sample[index] for sample in samples]
         if var.lod_level:

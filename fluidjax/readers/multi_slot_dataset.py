@@ -177,4 +177,4 @@ class Dataset:
         slots: list[Any] = self.described()
         for path in self._files:
             for sample in read_file(path, self._desc.pipe_command, slots):
-                yield [values for slot, values in zip(slots, sample, strict=True) if slot.used]
+                yield Sample(values for slot, values in zip(slots, sample, strict=True) if slot.used)

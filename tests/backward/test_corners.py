@@ -242,3 +242,14 @@ def test_inputs_of_another_program() -> None:
     net.op("mean", {"X": net.op("exp", {"X": net.parameter("w", [2, 2])}, "a")}, "loss")
     with pytest.raises(ValueError, match="belongs to another program"):
         gradients(net.block.var("loss"), other.data("x", [2], stop_gradient=False))
+
+
+def test_a_loss_has_a_second_gradient_under_another_prefix() -> None:
+    """The name of the second one is that of no variable's gradient; its shape is inferred."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        with fluid.unique_name.guard("second_"):
+            fluid.optimizer.SGD(0.1).minimize(loss)
+    assert main.global_block().var(f"second_{loss.name}@GRAD_0").shape == (1,)

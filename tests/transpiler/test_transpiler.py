@@ -348,3 +348,19 @@ def test_nccl2_notes_the_workers():
         Job(**config).transpile(trainers=2)
     with pytest.raises(ValueError, match="must set trainer_id > 0"):
         Job(**config).transpile(trainers="a:1,b:1", trainer_id=-1)
+
+
+def test_a_server_averages_its_part_of_a_parameter():
+    job = Job()
+    with fluid.program_guard(job.main, job.startup):
+        fluid.optimizer.ModelAverage(0.15, min_average_window=2, max_average_window=10)
+    transpiler = job.transpile(trainers=2, pservers=",".join(SERVERS))
+    for endpoint in SERVERS:
+        program = transpiler.get_pserver_program(endpoint)
+        startup = transpiler.get_startup_program(endpoint, program)
+        made = {op.output("Out")[0]: op.attr("shape") for op in startup.global_block().ops}
+        averages = [op for block in program.blocks for op in block.ops if op.type == "average_accumulates"]
+        for op in averages:
+            shape = list(program.global_block().var(op.input("param")[0]).shape)
+            assert [made[op.output(f"out_sum_{i}")[0]] for i in (1, 2, 3)] == [shape] * 3
+        assert any(".block" in op.input("param")[0] for op in averages)

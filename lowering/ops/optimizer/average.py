@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering.ragged.infer import Facts, Inputs, inferred
 from lowering.registry import Long, op
 from lowering.values import Array
 
@@ -13,10 +14,18 @@ _MOVE_AFTER = 16384
 _SLOTS = ["sum_1", "sum_2", "sum_3", "num_accumulates", "old_num_accumulates", "num_updates"]
 
 
+@inferred
+def _sums_like_the_parameter(of: Inputs) -> Facts:
+    """The sums have the parameter's shape, also where a server has a part of it; the counts are numbers."""
+    shape = of("param").shape
+    return {f"out_{name}": (shape if name.startswith("sum") else (1,), 0, None) for name in _SLOTS}
+
+
 @op(
     out=" ".join(f"out_{name}" for name in _SLOTS),
     slots={"param": "param", **{f"{way}_{name}": f"{way}_{name}" for way in ("in", "out") for name in _SLOTS}},
     lod=None,
+    infer=_sums_like_the_parameter,
     inplace={f"out_{name}": f"in_{name}" for name in _SLOTS},
 )
 def average_accumulates(
