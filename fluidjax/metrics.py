@@ -35,12 +35,20 @@ def _array(value: Any, name: str) -> np.ndarray:
     return value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) or (isinstance(value, np.ndarray) and value.shape == (1,))
+def _is_numpy_(var: Any) -> bool:
+    return isinstance(var, (np.ndarray, np.generic))
+
+
+def _is_number_(var: Any) -> bool:
+    return isinstance(var, (int, float)) or (isinstance(var, np.ndarray) and var.shape == (1,))
+
+
+def _is_number_or_matrix_(var: Any) -> bool:
+    return _is_number_(var) or isinstance(var, np.ndarray)
 
 
 def _number_or_array(value: Any, name: str, kinds: str = "int, float") -> Any:
-    if not _is_number(value) and not isinstance(value, np.ndarray):
+    if not _is_number_or_matrix_(value):
         raise ValueError(
             f"The '{name}' must be a number({kinds}) or a numpy ndarray, received {type(value).__name__}. Convert it."
         )
@@ -172,7 +180,7 @@ class Accuracy(MetricBase):
     def update(self, value: Any, weight: Any) -> None:
         """Add a batch's accuracy with its weight, usually its size. Raises ValueError for other types or weight < 0."""
         _number_or_array(value, "value")
-        if not _is_number(weight):
+        if not _is_number_(weight):
             raise ValueError(f"The 'weight' must be a number(int, float), received {weight!r}. Convert it.")
         if weight < 0:
             raise ValueError(f"The 'weight' can not be negative, received {weight}. Pass the batch size.")
@@ -227,7 +235,7 @@ class EditDistance(MetricBase):
     def update(self, distances: np.ndarray, seq_num: Any) -> None:
         """Add the distances [N, 1] of a batch and their number. Raises ValueError for other types."""
         _array(distances, "distances")
-        if not _is_number(seq_num):
+        if not _is_number_(seq_num):
             raise ValueError(f"The 'seq_num' must be a number(int, float), received {seq_num!r}. Convert it.")
         self.total_distance += float(np.sum(distances))
         self.seq_num += seq_num

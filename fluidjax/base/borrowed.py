@@ -68,6 +68,7 @@ BORROWED: dict[str, str] = {
         "Block CompiledProgram Executor Layer Variable _current_expected_place _dygraph_guard _dygraph_tracer core"
         " scope_guard"
     ),
+    "fluidjax.dygraph.layers": "ParamAttr core framework parallel_helper unique_name",
     "fluidjax.dygraph.nn": (
         "Constant Normal NumpyArrayInitializer OpProtoHolder ParamAttr Parameter Variable _dygraph_tracer"
         " _varbase_creator check_dtype check_type check_variable_and_dtype convert_dtype core cross_entropy"

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
+from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph import registered
 from fluidjax.dygraph.layer_object_helper import LayerObjectHelper
 from fluidjax.framework import Parameter, Variable, _dygraph_tracer, default_main_program
@@ -302,3 +303,6 @@ def _register(hooks: dict[int, Any], hook: Any) -> HookRemoveHelper:
     helper = HookRemoveHelper(hooks)
     hooks[helper._hook_id] = hook
     return helper
+
+
+__getattr__ = unknown_name(__name__)

@@ -21,6 +21,7 @@ from fluidjax.layers._sequence.crf import *
 from fluidjax.layers._sequence.ctc import ctc_greedy_decoder as ctc_greedy_decoder
 from fluidjax.layers._sequence.nn import *
 from fluidjax.layers._tensor.elementwise import *
+from fluidjax.layers._tensor.elementwise import _elementwise_op as _elementwise_op
 from fluidjax.layers._tensor.indexing import *
 from fluidjax.layers._tensor.manipulation import *
 from fluidjax.layers._tensor.matmul import *

@@ -14,6 +14,7 @@ FLUIDS = {
     ("fluidjax.framework", "_dygraph_tracer"),
     ("fluidjax.framework", "_varbase_creator"),
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
+    ("fluidjax.layers._tensor.elementwise", "_elementwise_op"),
     # Of fluid.core.
     ("fluidjax.native.eager", "_switch_tracer"),
     ("fluidjax.native.library", "_dygraph_debug_level"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fluidjax.framework import Variable
+from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.tensor import assign, sums
 from fluidjax.writing.checks import (
     FLOATS,
@@ -39,6 +40,18 @@ __all__ = [
     "scale",
     "sum",
 ]
+
+
+def _elementwise_op(helper: LayerHelper) -> Variable:
+    """The result of an op whose operands ``x`` and ``y``, ``axis``, ``act`` and ``name`` a LayerHelper was given."""
+    given, op_type = helper.kwargs, helper.layer_type
+    for name in ("x", "y"):
+        assert given.get(name) is not None, f"{name} cannot be None in {op_type}"
+        check_variable_and_dtype(given[name], name, NUMBERS, op_type)
+    out = helper.create_variable_for_type_inference(given["x"].dtype)
+    inputs = {"X": given["x"], "Y": given["y"]}
+    helper.append_op(type=op_type, inputs=inputs, outputs={"Out": out}, attrs={"axis": given.get("axis", -1)})
+    return helper.append_activation(out)
 
 
 def _arithmetic(op_type: str, formula: str, dtypes: tuple[str, ...], result: str) -> Callable[..., Variable]:
