@@ -18,7 +18,7 @@ from fluidjax.command.terms import table
 
 NAME, HELP = "doctor", "show versions, devices and caches"
 # Those that add to what users can do.
-EXTRAS = ("export", "serve", "plot", "distributed", "notebooks")
+EXTRAS = ("datasets", "export", "serve", "plot", "distributed", "notebooks")
 PACKAGES = ("jax", "jaxlib", "numpy", "protobuf", "ml_dtypes", "paddlepaddle")
 
 
