@@ -1,7 +1,7 @@
 """Memory in use, peak memory and capacity of a place.
 
 For an accelerator, the numbers are those of jax's allocator. The host has no such allocator: memory in use is that of
-the arrays jax holds there; the peak and the capacity are those of the process and the machine.
+the arrays jax holds there; the peak and the capacity are those of the process and the machine, 0 on Windows.
 ``FLAGS_fraction_of_gpu_memory_to_use`` and similar flags have no effect: jax's allocator is configured before any Fluid
 flag is read, by ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
 """
@@ -9,7 +9,6 @@ flag is read, by ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from dataclasses import dataclass
 
@@ -17,6 +16,11 @@ import jax
 
 from fluidjax.base.places import CPUPlace, Place, jax_device
 from fluidjax.base.tables import page, text_table
+
+try:
+    import resource
+except ImportError:  # Windows does not have it
+    resource = None  # type: ignore[assignment]
 
 __all__ = ["Memory", "of"]
 
@@ -58,9 +62,13 @@ def _held(device: jax.Device) -> int:
 
 
 def _process_peak() -> int:
+    if resource is None:
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _machine() -> int:
+    if not hasattr(os, "sysconf"):
+        return 0
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

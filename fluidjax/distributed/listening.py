@@ -138,7 +138,7 @@ class Listening:
 def _port_file(port: int) -> Path:
     """Publish the port this process listens on in a file, as Fluid's servers do."""
     path = Path(tempfile.gettempdir(), f"paddle.{os.getpid()}.port")
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o644)
     with os.fdopen(number, "w") as file:
         file.write(str(port))
     return path

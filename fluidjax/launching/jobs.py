@@ -110,9 +110,16 @@ def _start(member: Member, log_dir: str | None) -> subprocess.Popen[bytes]:
             env=environment,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509  (no thread of this process holds locks that it needs)
+            **_apart(),
         )
+
+
+def _apart() -> dict[str, Any]:
+    """Arguments of Popen for a process whose descendants can be signalled together, where the system can."""
+    if os.name != "posix":
+        return {}
+    # no thread of this process holds locks that `preexec_fn` needs
+    return {"start_new_session": True, "preexec_fn": _die_with_parent}
 
 
 @contextlib.contextmanager
@@ -132,20 +139,23 @@ def _die_with_parent() -> None:
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Stop processes and their descendants: with SIGTERM and, after a grace period, SIGKILL."""
+    """Stop processes and, on POSIX systems, their descendants: with SIGTERM and, after a grace period, SIGKILL."""
     for process in processes:
-        _signal(process, signal.SIGTERM)
+        _stop(process)
     deadline = time.monotonic() + _GRACE
     while time.monotonic() < deadline and any(p.poll() is None for p in processes):
         time.sleep(_PAUSE)
     for process in processes:
-        _signal(process, signal.SIGKILL)
+        _stop(process, kill=True)
         process.wait()
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _stop(process: subprocess.Popen[bytes], *, kill: bool = False) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
+        else:
+            process.kill() if kill else process.terminate()
 
 
 @contextlib.contextmanager
