@@ -139,7 +139,7 @@ def _check_program(program: Any, inputs: list[Variable]) -> None:
 
 
 def _seed(block: Any, targets: list[Variable], given: list[Variable | None]) -> tuple[set[str], dict[str, str]]:
-    """The initial gradients: ones are written, given ones are to be read in place of ``target@GRAD``."""
+    """The initial gradients: ones are written, given ones are read in place of ``target@GRAD``."""
     starts: set[str] = set()
     renamed: dict[str, str] = {}
     for target, gradient in zip(targets, given, strict=True):

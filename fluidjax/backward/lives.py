@@ -71,11 +71,11 @@ def _is_kept(op: Operator, name: str) -> bool:
 
 
 def taken_by(op: Operator, specs: list[OpSpec]) -> list[OpSpec]:
-    """The grad ops ``specs`` of ``op``; where it is the write of a constant to an array, the one that ends a gradient.
+    """The grad ops ``specs`` of ``op``; if it writes a constant to an array, the one that ends a gradient.
 
     Fluid writes no grad op for the write of a value that stops gradients. What is read of the element after it then
-    stays in the array's gradient, and would be taken for that of an earlier write: it is taken into a name that nobody
-    reads.
+    stays in the array's gradient, and would be taken for that of an earlier write: it is moved to a name that is not
+    read.
     """
     if op.type != "write_to_array" or any(out_args(spec) for spec in specs):
         return specs
@@ -87,7 +87,7 @@ def taken_by(op: Operator, specs: list[OpSpec]) -> list[OpSpec]:
 
 
 def _written_before(op: Operator, array: str) -> bool:
-    """Whether another op may have written to ``array`` in front of ``op``: above it, or in a step before."""
+    """Whether another op may have written to ``array`` before ``op``: above it, or in a previous step."""
     block, below = op.block, op
     while True:
         owner = _owner(block)

@@ -23,7 +23,7 @@ def grad_name(name: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The name in front of the first ``@GRAD``; the name itself where there is none."""
+    """The name before the first ``@GRAD``; the name itself if there is none."""
     return name.partition(GRAD)[0]
 
 

@@ -149,7 +149,7 @@ class GlobalVarGetterSetterRegistry:
         return set(FLAGS)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A flag's value; `default` where there is no such flag."""
+        """A flag's value; `default` if there is no such flag."""
         return FLAGS.get(key, default)
 
     def is_public(self, name: str) -> bool:
@@ -160,13 +160,13 @@ class GlobalVarGetterSetterRegistry:
         return name in FLAGS
 
     def __getitem__(self, name: str) -> Any:
-        """A flag's value. Raises EnforceNotMet where there is no such flag."""
+        """A flag's value. Raises EnforceNotMet if there is no such flag."""
         if name not in FLAGS:
             raise EnforceNotMet(f"Cannot find global variable {name}: expected one of keys(). {_SPELLING}")
         return FLAGS[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set a flag. Raises EnforceNotMet where there is none for scripts to set, RuntimeError for a wrong value."""
+        """Set a flag. Raises EnforceNotMet if scripts cannot set it, RuntimeError for a wrong value."""
         if not self.is_public(name):
             raise EnforceNotMet(f"Global variable {name} is not writable: expected one that is_public(). {_SPELLING}")
         FLAGS[name] = _converted(name, value, type(FLAGS[name]))

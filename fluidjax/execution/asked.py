@@ -20,7 +20,7 @@ class Asked(NamedTuple):
         flags: the ones that decide how a program is prepared.
         feeds: names of the fed variables.
         items: the elements of the fetch list.
-        fetches: the names that they stand for.
+        fetches: the names of the fetched variables.
         prepared: what ran it.
     """
 

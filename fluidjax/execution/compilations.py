@@ -48,7 +48,7 @@ class Job:
 
 
 def _no_state() -> None:
-    """Stands in for a reference to a state where there is none."""
+    """Replaces a reference to a state if there is none."""
 
 
 class Compilations:
@@ -84,7 +84,7 @@ class Compilations:
         return self._retired + sum(c.traces for c in self._compiled.values())
 
     def clear(self) -> None:
-        """Discard all compiled forms and the state: both are made anew."""
+        """Discard all compiled forms and the state."""
         self._retired = self.count
         self._compiled.clear()
         self.tiers.clear()

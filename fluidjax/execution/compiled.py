@@ -103,7 +103,7 @@ class CompiledOps:
         spread: how several devices run the ops at once.
 
     Attributes:
-        awaited: names without a value that the ops read and write; None: nobody wants to know of ``Changes``.
+        awaited: names without a value that the ops read and write; None: ``Changes`` are not needed.
         traces: how often the ops were traced to the end.
         used, uneven: see ``lowering.Runner``.
         price: seconds that the fastest compilation in a run took, here or in the process that kept it; 0: none did.
@@ -155,7 +155,7 @@ class CompiledOps:
         seed: Any,
         first: Callable[[Executable], None] = unprepared,
     ) -> Step:
-        """Run the ops; ``first`` is told of what never ran before it does.
+        """Run the ops; ``first`` is informed of code that never ran before it does.
 
         Raises:
             InvalidArgumentError: an op cannot take a value that was fed; nothing ran.

@@ -1,10 +1,10 @@
 """Dims of dense feeds that change from batch to batch: declared so or found by watching, and given room for more.
 
-The first dim is the batch, and compiled for as it is. Another dim that was seen to change gets a label; dims that have
+The first dim is the batch, and compiled for exactly. Another dim that was seen to change gets a label; dims that have
 been equally large in every batch share one, and a program may pair them (see ``lowering.engine.wide``).
 
 A dim that is declared to be of any size is taken to change before it is seen to, so that the first executable already
-serves what comes after the first batch. That is a guess: where the program needs one such dim as it is, none has room
+serves what comes after the first batch. That is a guess: if the program needs one such dim exactly, none has room
 for more until it is seen to change. A single place is no guess, as it may be there to be paired with any number.
 """
 
@@ -101,7 +101,7 @@ class ChangingDims:
         return {dim: self._labels[name, dim] for dim in range(1, rank) if (name, dim) in self._labels}
 
     def sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[int, int]:
-        """The size that each label stands for in a batch; labels whose dims disagree are split."""
+        """The size that each label denotes in a batch; labels whose dims disagree are split."""
         found: dict[int, int] = {}
         again: dict[tuple[int, int], int] = {}
         for (name, dim), label in list(self._labels.items()):

@@ -49,7 +49,7 @@ class Executable:
         """The executable that a trace (``jax.stages.Traced``) compiles to.
 
         An executable that jax finds in its own cache lacks its machine code when it is written again (jaxlib 0.10). So
-        where it is wanted ``whole``, it is compiled under a name that no cache knows, and jax keeps nothing under it.
+        if it is wanted ``whole``, it is compiled under a name that no cache knows, and jax stores nothing under it.
         """
         lowered = traced.lower()
         if not whole:
@@ -66,7 +66,7 @@ class Executable:
         self.scratch = size if size is not None and size >= _LARGE else 0
 
     def reserve(self) -> None:
-        """Raise RuntimeError where there is no memory for a call: XLA looks after it took the arguments over.
+        """Raise RuntimeError if there is no memory for a call: XLA checks only after it has taken over the arguments.
 
         The block allocated and freed here is the one that the same malloc will give the call; no page is touched.
         """
@@ -101,7 +101,7 @@ class Executable:
     def loaded(content: Content) -> Executable:
         """The executable of ``content``, on the device that is jax's default now.
 
-        It is machine code: whoever wrote it is trusted.
+        It is machine code: its writer is trusted.
         """
         return Executable(serialize_executable.deserialize_and_load(*content, execution_devices=[default_device()]))
 

@@ -1,6 +1,6 @@
 """How a compiled step is checked, and what it returns when a check fails.
 
-A step overwrites its state, so one that finds a fault by itself has to leave the state as it was. For small arrays the
+A step overwrites its state, so one that finds a fault by itself must leave the state unchanged. For small arrays the
 old or the new one is selected. For a table that would be a pass over all of it (18 ms instead of 0.5 for an update of a
 few rows of 64 MB), and an update inside a branch would cost the same. But XLA updates in place what a loop carries: so
 the last operation on a table is the body of a loop that runs once, and not at all where a check fails.
@@ -32,7 +32,7 @@ _HEAVY = frozenset({"while", "scan", "cond", "dot_general", "conv_general_dilate
 
 
 class Checks(NamedTuple):
-    """How one compiled step is checked: fed values on the host before it, others by itself.
+    """How one compiled step is checked: fed values on the host before it, others in the step.
 
     Attributes:
         watch: what is checked.

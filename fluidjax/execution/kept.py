@@ -3,8 +3,8 @@
 A record is found by all that a compilation depends on: the program's content (whatever lines made its ops), the names,
 forms and options of the step, the versions and sources of fluidjax and jax, jax's settings, and the machine. It holds
 what came of it, an executable with what its trace found out or the reason why there is none, so that another process
-takes the same turns without tracing. Ops in it stand for the ops of the program at hand: errors name the user's lines
-as they are now.
+takes the same path without tracing. Ops in it refer to the ops of the program at hand: errors name the current
+lines of the user.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Record:
     """One compilation's record, which may not exist (yet).
 
     Args:
-        store, key: where it is; None: nowhere.
+        store, key: its location; None: nowhere.
         program: the program that is compiled.
     """
 
@@ -74,7 +74,7 @@ class Record:
         return self._store is not None
 
     def read(self) -> Any:
-        """The compilation's outcome; None where it is not known."""
+        """The compilation's outcome; None if unknown."""
         entry = None if self._store is None else self._store.get(self._key)
         if entry is None:
             return None

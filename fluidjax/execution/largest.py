@@ -20,7 +20,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 def largest_result(program: Program, feeds: Iterable[Any]) -> str:
-    """The op with the largest declared result, unknown dims taken for the longest feed; "" where there is none."""
+    """The op with the largest declared result, with unknown dims as long as the longest feed; "" if there is none."""
     rows = max((n for value in feeds for n in _shape(value)[:1]), default=1)
     sizes = [
         (math.prod(shape) * to_numpy_dtype(var.dtype).itemsize, shape, var, op)

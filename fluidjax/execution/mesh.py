@@ -97,7 +97,7 @@ class Spread(Spreading):
 
 
 def on_one_device(array: Any) -> Any:
-    """An array that all devices share, as the first has it; a divided one as a whole; others as they are."""
+    """An array that all devices share, from the first of them; a divided one as a whole; others unchanged."""
     if type(array) is not ArrayImpl or len(array.sharding.device_set) == 1:
         return array
     return array.addressable_data(0) if array.is_fully_replicated else np.asarray(array)

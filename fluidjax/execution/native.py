@@ -119,7 +119,7 @@ class NativeExecutor:
             main_program: the program.
             trainer_desc_str: a serialized TrainerDesc; what it says to fetch is printed.
             scope: has the parameters.
-            dataset: with its files and description set, and loaded where it is of the kind in memory.
+            dataset: with its files and description set, and loaded if it is of the in-memory kind.
         """
         from fluidjax.execution.trainer import TrainerBase
 

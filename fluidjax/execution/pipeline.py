@@ -139,7 +139,7 @@ class Pipeline:
 
         Args:
             scope: has the variables.
-            device: where they are to be.
+            device: their destination.
             feeds: of each batch.
             ways: how many batches are on their way at most.
         """

@@ -189,7 +189,7 @@ def meeting(program: ProgramView) -> Processes | None:
 
 
 def join(endpoints: Sequence[str], rank: int) -> Processes | None:
-    """Join the job of these processes, and wait for the others; None where there is one process.
+    """Join the job of these processes, and wait for the others; None if there is only one process.
 
     The first endpoint is where they find each other. Each other process accepts connections at its own meanwhile: the
     first one may be waiting for that (``wait_server_ready``).
@@ -249,5 +249,5 @@ def join_for(program: ProgramView) -> None:
             join(list(op.attrs["trainers"]), int(op.attrs["trainer_id"]))
 
 
-provide("group", lambda: np.zeros(1, np.int64))  # what stands for the id of a group: there is one
+provide("group", lambda: np.zeros(1, np.int64))  # replaces the id of a group: there is only one
 provide("members", lambda: 1 if _joined is None else _joined.count)

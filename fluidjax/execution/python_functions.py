@@ -94,7 +94,7 @@ def _value(function: Callable[..., Any], result: Any, name: str) -> Any:
 def bind_py_func(
     program: Program, output_name: str, func: Callable[..., Any], backward_func: Callable[..., Any] | None = None
 ) -> None:
-    """Give a py_func op of a loaded program its function, and leave to run it.
+    """Give a py_func op of a loaded program its function, and permission to run it.
 
     Args:
         program: the program.
@@ -114,7 +114,7 @@ def bind_py_func(
 
 
 def bind_py_layer(program: Program, output_name: str, layer: Any, **kwargs: Any) -> None:
-    """Give a py_layer op of a loaded program its class, and leave to run it and its gradient op.
+    """Give a py_layer op of a loaded program its class, and permission to run it and its gradient op.
 
     Args:
         program: the program.

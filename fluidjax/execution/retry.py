@@ -7,7 +7,7 @@ that fails under these conditions is repeated under costlier ones, from which la
 =============================================  =================================================================
 an attempt lacks                               the next one
 =============================================  =================================================================
-true sizes of wide dims (``NeedsSizes``)       has these dims as they are, so that every size is compiled
+true sizes of wide dims (``NeedsSizes``)       has these dims exactly, so that every size is compiled
 exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
 failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
 a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
@@ -76,7 +76,7 @@ class Attempts:
         return self._feeder.visit
 
     def plan_anew(self, held: Sequence[str]) -> None:
-        """Plan anew, with undeclared variables that the scope holds and the ops known to run outside."""
+        """Plan again, with undeclared variables that the scope holds and the ops known to run outside."""
         plan = self._make_plan(held)
         if (plan.reads, plan.keeps) != (self.plan.reads, self.plan.keeps):
             self._compilations.forget_state()

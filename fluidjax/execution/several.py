@@ -151,7 +151,7 @@ class SeveralDevices:
         self._agreed = True
 
     def write_together(self) -> None:
-        """Write the program, as it is now, out for one physical device from now on."""
+        """From now on, write the program out for one physical device."""
         self._together.add(self._program._version_token())
 
     def _share_out(self, state: dict[str, list[str]]) -> None:

@@ -37,7 +37,7 @@ def one_feed(feed: Any) -> dict[str, Any]:
 
 
 def by_name(feed: dict[Any, Any]) -> dict[str, Any]:
-    """A feed whose keys are names; Variables stand for theirs."""
+    """A feed with names as keys, in place of Variables."""
     if all(type(key) is str for key in feed):
         return feed
     return {key.name if isinstance(key, Variable) else key: value for key, value in feed.items()}

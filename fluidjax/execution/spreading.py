@@ -1,4 +1,4 @@
-"""What a step that runs on several devices at once requires from whoever spreads it."""
+"""What a step that runs on several devices at once requires of its caller."""
 
 from __future__ import annotations
 

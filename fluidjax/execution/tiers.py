@@ -137,7 +137,7 @@ def clock(platform: str) -> Callable[[], float]:
 
 
 class Tiers:
-    """Chooses rooms, takes note of runs and compilations, and says what is worth compiling.
+    """Chooses rooms, records runs and compilations, and decides what is worth compiling.
 
     Args:
         clock: tells seconds.
@@ -236,7 +236,7 @@ class Visit:
         return self.visits.room.timed
 
     def done(self, seconds: float | None) -> None:
-        """The run is over, after so many seconds if that is known."""
+        """A run has ended, after this many seconds if known."""
         family, room = self.family, self.visits.room
         room.runs += 1
         family.runs += 1

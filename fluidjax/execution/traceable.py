@@ -58,7 +58,7 @@ class Traced:
 
     Attributes:
         structure: how the results are built from arrays; None: they are arrays.
-        watch: what is to be checked.
+        watch: the checks to perform.
         pairs: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
         ran: whether the compiled form has run.

@@ -75,7 +75,7 @@ class WholeRuns:
     # --- before the step ------------------------------------------------------------------------------------------
 
     def _gather(self, scope: Scope) -> tuple[ResidentState, tuple[Any, ...]]:
-        """Gather the state anew, variable by variable, and whatever else is read; sets the compiled step."""
+        """Gather the state again, variable by variable, and whatever else is read; sets the compiled step."""
         self._compilations.forget_state()
         self._unsettled = self._starts.unsettled(scope)
         if self.layout.others or self._laid_out != self._planned() or not self._starts.possible:

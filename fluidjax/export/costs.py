@@ -75,7 +75,7 @@ def op_costs(
     found = Costs()
 
     class Counting(Runner):
-        """Lowers each op by itself, too."""
+        """Lowers each op separately, too."""
 
         def run_op(self, op: OpView, env: MutableMapping[str, Any]) -> dict[str, Any]:
             if op.block_idx or self.inside:

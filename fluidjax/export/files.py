@@ -121,7 +121,7 @@ def _stablehlo(
 
     Args:
         platforms: of cpu, cuda, tpu.
-        batch: what stands for sizes that the model leaves open; None: a symbol each, the first dims sharing one.
+        batch: replaces sizes that the model leaves open; None: a symbol each, with one shared by the first dims.
     """
     _needed("flatbuffers")
     function, parameters = model.function("cpu" if tuple(platforms) == ("cpu",) else "gpu")
@@ -253,7 +253,7 @@ def _jax(model: Model, *, batch: int | None = None, rows: int | None = None) -> 
     """``model.py``, a module of plain JAX, and ``weights.npz``. See ``fluidjax.export.python``.
 
     Args:
-        batch: what stands for sizes that the model leaves open; None: they stay open, where no input is ragged.
+        batch: replaces sizes that the model leaves open; None: they stay open, if no input is ragged.
         rows: the most rows of a ragged input.
     """
     variables = model.program.global_block().vars

@@ -1,4 +1,4 @@
-"""A jaxpr as nodes over values: calls inlined, aliases resolved, what nobody reads left out."""
+"""A jaxpr as nodes over values: calls inlined, aliases resolved, unused values omitted."""
 
 from __future__ import annotations
 

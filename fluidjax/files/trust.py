@@ -79,7 +79,7 @@ def _bound(op: Any, allowed: frozenset[str]) -> bool:
 
 
 def binding(op: Any) -> str:
-    """What leave to run one of these says: its function and what it writes, for another may have the same number."""
+    """What permission to run one of these refers to: its function and outputs, as another may have the same number."""
     return f"{op.type} {op.attr('forward_callable_id')} -> {', '.join(op.output_arg_names)}"
 
 

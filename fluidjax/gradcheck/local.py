@@ -72,7 +72,7 @@ def as_views(specs: list[OpSpec]) -> list[OpView]:
 
 @dataclass(frozen=True)
 class Subject:
-    """An op to be checked by itself.
+    """An op to be checked separately.
 
     Attributes:
         program: the program it belongs to, in double precision.

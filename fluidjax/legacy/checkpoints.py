@@ -68,7 +68,7 @@ def load_checkpoint(
         main_program: the program whose variables are loaded; None for the default one.
         role_id: whose notes; is_trainer: kept for Fluid's sake.
 
-    Returns None where there is no checkpoint. Raises ValueError without a folder or for a serial below 0.
+    Returns None if there is no checkpoint. Raises ValueError without a folder or for a serial below 0.
     """
     _require(checkpoint_dir)
     program, number = (serial, None) if isinstance(serial, Program) else (main_program, serial)
@@ -96,7 +96,7 @@ def clean_checkpoint(checkpoint_dir: str, delete_dir: bool = False) -> None:
 
 
 def get_latest_checkpoint_serial(checkpoint_dir: str) -> int:
-    """The highest number of a whole checkpoint in a folder; -1 where there is none."""
+    """The highest number of a whole checkpoint in a folder; -1 if there is none."""
     whole = [n for n in _serials(checkpoint_dir) if os.path.isfile(_model_file(checkpoint_dir, n, _SUCCESS))]
     return max(whole, default=-1)
 

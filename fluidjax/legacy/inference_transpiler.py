@@ -10,7 +10,7 @@ from fluidjax.framework import Program
 
 
 class InferenceTranspiler:
-    """Leaves a program as it is: what it fused, the compiler fuses in each step, and predictors fold batch norms."""
+    """Leaves a program unchanged: the compiler makes the same fusions in each step, and predictors fold batch norms."""
 
     def transpile(self, program: Program, place: Any, scope: Scope | None = None) -> None:
         """Nothing; the program gives what it gave. Raises TypeError for arguments of other types, as it did."""

@@ -45,7 +45,7 @@ def dygraph_partial_grad(
 
 
 def _switch_tracer(tracer: Any) -> None:
-    """Let ops go to a tracer; to programs where it is None."""
+    """Direct ops to a tracer, or to programs if it is None."""
     switch_tracer(tracer)
 
 

@@ -19,7 +19,7 @@ class OrderedMultiDeviceLoDTensorBlockingQueue(TensorQueue):
     """A queue whose batches go to the devices in turn, as those of every queue do here."""
 
     def reset(self) -> None:
-        """Begin anew: what waits is dropped, and batches can be pushed again."""
+        """Start over: waiting batches are dropped, and new ones can be pushed."""
         self._open()
 
 
@@ -98,7 +98,7 @@ class IterableDatasetWrapper:
     """The batches of a data set, one for each device at a time.
 
     Args:
-        dataset: its files and description set, and loaded where it is of the kind in memory.
+        dataset: with its files and description set, and loaded if it is of the in-memory kind.
         slots: the names of the variables.
         places: the devices.
         batch_size: accepted as in Fluid: the data set's description says it.

@@ -21,7 +21,7 @@ def sections(program: Program, cuts: Sequence[Sequence[Variable]]) -> list[dict[
     a part of the forward pass stands with the gradients of that part, what schedules rates in the first section.
 
     Args:
-        program: stays as it is.
+        program: is left unchanged.
         cuts: the variables that go over each cut; those of the last one are what is minimized.
 
     Returns:

@@ -37,7 +37,7 @@ class FetchHandler:
 
 
 class Look:
-    """What is to be looked at while a data set is run through, and who looks."""
+    """What to inspect while a data set is processed, and who inspects it."""
 
     def __init__(self, fetches: Sequence[Any], due: Callable[[int], bool], show: Callable[[int, list[Any]], None]):
         self.fetches = fetches
@@ -55,7 +55,7 @@ def looking(
     """What the arguments of ``Executor.train_from_dataset`` ask for, every ``print_period`` batches.
 
     A FetchHandler gets its variables' arrays instead when its seconds have passed, another handler the fetches by name.
-    Raises AssertionError where there are not as many texts as fetches.
+    Raises AssertionError unless there are as many texts as fetches.
     """
     if isinstance(fetch_handler, FetchHandler):
         watched, hand = fetch_handler.var_dict, fetch_handler.handler

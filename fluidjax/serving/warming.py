@@ -16,7 +16,7 @@ from fluidjax.serving.batching import Mixed, joined, split
 from fluidjax.serving.model import ServedModel
 from fluidjax.serving.tensors import Tensor, Variable
 
-# What open sizes are made up as, where nobody says: a batch's own size, the rows of sequences, images of 32 pixels.
+# The default values of open sizes: a batch's own size, the rows of sequences, images of 32 pixels.
 _LENGTH, _OPEN = 8, 32
 # The lengths of sequences that batches are compiled for ahead; what is shorter fits into the room of what is longer.
 _LENGTHS = (32, _LENGTH)

@@ -7,7 +7,7 @@
     def test_gradients(nest):
         nest.check()
 
-A nest works on few variables of one number each. In its blocks they are read, handed through, swapped, bound anew,
+A nest works on few variables of one number each. In its blocks they are read, passed through, swapped, rebound,
 overwritten (``assign``), with constants too, and advanced in place (``increment``) before and after use, and so are the
 elements of an array. ``check`` holds the gradients against finite differences of the forward program: what is right is
 what the program computes, whatever the names of its variables.

@@ -77,7 +77,7 @@ def read_gradients(bound: Bound) -> list[str]:
 
 
 def no_grad(bound: Bound) -> set[str]:
-    """Gradient variables nobody asks for."""
+    """Gradient variables that are not requested."""
     wanted = set(bound.wrt())
     return {n + GRAD for n in bound.op.input_names() if n not in wanted}
 

@@ -61,7 +61,7 @@ class Drawn:
     seed: int
 
     def rng(self) -> np.random.Generator:
-        """A generator that starts anew from ``seed`` at each call."""
+        """A generator that starts over from ``seed`` at each call."""
         return np.random.default_rng(self.seed)
 
 

@@ -189,7 +189,7 @@ class Runner:
         return results
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
-        """Block and host ops receive values as they are; a rule that returns None has written ``ctx.env`` itself."""
+        """Block and host ops receive raw values; a rule that returns None has written ``ctx.env`` itself."""
         keywords = {
             spec.param: op.attrs.get(spec.name, spec.default) for spec in definition.attrs.values() if spec.param
         }

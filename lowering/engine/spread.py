@@ -7,9 +7,9 @@ It is run over a mesh (see ``lowering.mesh``), all devices at once. What the sco
                                         w@GRAD = sum_over_devices(w@GRAD)
     w      = sgd(w, w@GRAD)             w      = sgd(w, w@GRAD)
 
-Variables that devices have for themselves between runs go by the names that ``replicas`` gives them: before the first
-op each device takes its own, after the last one all are put together. So a run of either kind may follow the other.
-Parameters that are divided among the devices (see ``division.py``) go by their own names, each device's part.
+Per-device variables that persist between runs have the names that ``replicas`` gives them: before the first
+op each device takes its own, after the last one all are joined. So runs of both kinds may alternate.
+Parameters divided among the devices (see ``division.py``) keep their names, which denote each device's part.
 """
 
 from __future__ import annotations

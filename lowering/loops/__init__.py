@@ -2,7 +2,7 @@
 
 A loop of Fluid is an op ``while`` with a block of ops; its gradient is an op ``while_grad`` with a block of gradient
 ops that ``append_backward`` has written. Each becomes one ``lax.while_loop``. A small example, with a memory that
-lies in an array, as DynamicRNN has it::
+is kept in an array, as in a DynamicRNN::
 
     i = 0; hs[0] = h0; go = i < n     # block 0
     while go:                         # block 1                    block 2, its gradient, in reverse order
@@ -13,23 +13,23 @@ lies in an array, as DynamicRNN has it::
         hs[i] = s                     #   write_to_array           s@GRAD = hs@GRAD[i]; hs@GRAD[i] = 0
         go = i < n                    #   less_than
 
-**The forward loop** carries what the block writes and a block around it owns: ``i``, ``hs`` and ``go``
-(``save_plan.outer_writes``). XLA wants one structure for a carry, so the step is traced until its result has the
+**The forward loop** carries what the block writes and an outer block owns: ``i``, ``hs`` and ``go``
+(``save_plan.outer_writes``). XLA requires one structure for a carry, so the step is traced until its result has the
 structure of its argument (``while_loop.settle``), and ``hs`` becomes one buffer [capacity, ...] (``arrays``). The
 capacity is the number of steps plus one, if following ``i`` and ``go`` on the host tells it
 (``save_plan.follow_trips``); otherwise it is a guess, a flag says whether it sufficed, and the executor doubles it.
 
-**The residuals** are what block 2 reads of a step: ``h``, ``s`` and ``i`` (``save_plan.save_plan``). The plain way is
-to stack each on a leading [steps] axis. Here none has to be:
+**The residuals** are what block 2 reads of a step: ``h``, ``s`` and ``i`` (``save_plan.save_plan``). The obvious way is
+to stack each on a leading [steps] axis. Here none needs to be:
 
 - ``i`` is 1 + t at the end of step t (``facts.Affine``), as ``increment`` moves it by the same amount in every step.
 - ``h`` is ``hs[t]`` and ``s`` is ``hs[t + 1]`` in the array that the loop leaves. Step t + k, k >= 0, writes
-  ``hs[t + k + 1]``, which never is ``hs[t]``, and only step t itself writes ``hs[t + 1]`` (``Affine.meets``). So both
-  elements are still live in the gradient, and an index will do (``saves.Reread``).
-- ``w`` is not written in the loop: the gradient reads it from the environment around it, as the forward step did.
-- A large value that cheap ops make of smaller ones would be computed once more instead (``remake``).
+  ``hs[t + k + 1]``, which is never ``hs[t]``, and only step t itself writes ``hs[t + 1]`` (``Affine.meets``). So both
+  elements are still live in the gradient, and their indices suffice (``saves.Reread``).
+- ``w`` is not written in the loop: the gradient reads it from the outer environment, as the forward step did.
+- A large value computed from smaller ones by cheap ops would be recomputed instead (``remake``).
 
-So of this loop's steps nothing is stacked; what stands in the step scopes is how to find each value of step t::
+So nothing is stacked for this loop; the step scopes contain instructions for finding each value of step t::
 
     >>> import jax, numpy as np, fluidjax as fluid
     >>> from fluidjax import layers
@@ -63,9 +63,9 @@ So of this loop's steps nothing is stacked; what stands in the step scopes is ho
     i = Affine(first=1, stride=1, dtype='int64', shape=(1,))
     s = Reread(index=Affine(first=1, stride=1, dtype='int64', shape=(1,)), array='hs')
 
-**The gradient loop** runs block 2 for t = steps - 1, ..., 0. It carries ``hs@GRAD``, which before step t holds what
-the steps after t have contributed, and the rewound ``i``. ``w@GRAD`` is a sum over the steps. The loop does not carry
-the sum, but keeps the rows: h^T a@GRAD summed over the steps is one product of all rows of ``hs`` and ``a@GRAD`` after
+**The gradient loop** runs block 2 for t = steps - 1, ..., 0. It carries ``hs@GRAD``, which before step t holds the
+contributions of the steps after t, and the rewound ``i``. ``w@GRAD`` is a sum over the steps. The loop does not carry
+the sum, but stores the rows: h^T a@GRAD summed over the steps is one product of all rows of ``hs`` and ``a@GRAD`` after
 the loop (``hoist``, ``contractions``). ``hs@GRAD`` needs no flags for elements already taken, because step t writes
 ``hs[t + 1]`` once and before anything reads it (``Facts.once``).
 

@@ -257,7 +257,7 @@ def _fit_array(value: Any, template: TensorArray, backward: bool) -> TensorArray
 
 
 def _fit_items(value: Any, template: TensorArray, backward: bool) -> TensorArray:
-    """An array held element by element; where there is no element yet, it is zeros."""
+    """An array held element by element; missing elements are zeros."""
     items, wanted = (value.items if value is not None else None) or (), template.items or ()
     if value is not None and (value.stacked or value.taken is not None or len(items) > len(wanted)):
         raise NeedsExact("a loop or branch carries a tensor array that is held in two ways")

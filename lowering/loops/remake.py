@@ -34,7 +34,7 @@ _WORTH = 1 << 14
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Remade:
-    """A value that ops ``numbers`` of block ``block`` compute from what is saved or lies around the loop."""
+    """A value that ops ``numbers`` of block ``block`` compute from saved values or values outside the loop."""
 
     block: int
     numbers: tuple[int, ...]

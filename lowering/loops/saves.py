@@ -1,8 +1,8 @@
 """Residuals: what a loop keeps of each step for its gradient, and how the gradient step gets it back.
 
-What must hold: ``restore`` of what ``Recorder.run`` returned for step t gives each name of the plan the value that it
-had in step t. A name is saved whole unless ``Facts`` show that it can be had for less: as a function of t (``Affine``),
-out of an array (``Reread``), by running its op once more (``Again``, ``Remade``), or as a leaf that is saved under
+Invariant: ``restore`` of what ``Recorder.run`` returned for step t gives each name of the plan the value that it
+had in step t. A name is saved in full unless ``Facts`` show a cheaper way: as a function of t (``Affine``),
+an element of an array (``Reread``), by rerunning its op (``Again``, ``Remade``), or as a leaf that is saved under
 another name (``Same``).
 """
 
@@ -45,9 +45,9 @@ class Hollow:
 
 @jax.tree_util.register_pytree_node_class
 class Known:
-    """A small host array that stays one: a pytree without leaves, so that no loop or branch around makes it traced.
+    """A small host array that remains one: a pytree without leaves, so that no outer loop or branch traces it.
 
-    Saved further out it is closed again and again: ``depth`` says how often it is to be opened before it is an array.
+    When an outer level saves it, it is wrapped again: ``depth`` is the number of times it must be unwrapped.
     """
 
     MOST = 64
@@ -69,7 +69,7 @@ class Known:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Reread:
-    """A residual that is an element of an array and that no later write overwrites: the index is saved in its place."""
+    """A residual that is an element of an array and is not overwritten by later writes: its index is saved instead."""
 
     index: Any
     array: str = field(metadata={"static": True}, default="")
@@ -78,7 +78,7 @@ class Reread:
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Same:
-    """A leaf that is the same tracer as leaf ``number`` of what is saved, or made again, under ``name``."""
+    """A leaf that is the same tracer as leaf ``number`` of what is saved, or recomputed, under ``name``."""
 
     name: str
     number: int
@@ -101,10 +101,10 @@ def _filled(value: Any) -> Any:
 
 
 class Recorder:
-    """Runs the ops of one step and collects what ``plan`` wants of it.
+    """Runs the ops of one step and collects what ``plan`` requires of it.
 
     Attributes:
-        constants: residuals known while tracing, host arrays throughout. The one trace serves every step, so they are
+        constants: residuals known during tracing, all of them host arrays. The one trace serves every step, so they are
             the same in each, and are not stacked. Those of the
             last run.
     """
@@ -115,7 +115,7 @@ class Recorder:
         self.constants: dict[str, Any] = {}
 
     def run(self, runner: Runner, ops: Iterable[OpView], env: dict[str, Any]) -> dict[str, Any]:
-        """Run the ops over ``env`` and return what is to be saved."""
+        """Run the ops over ``env`` and return the residuals."""
         plan = self.plan
         before = {BEFORE + n: env[n] for n in plan.before if n in env} if plan else {}
         rereads: dict[str, Reread] = {}
@@ -157,12 +157,12 @@ class Recorder:
     def _apart(self, saves: dict[str, Any]) -> dict[str, Any]:
         leaves = jax.tree_util.tree_leaves
         constant = [n for n, v in saves.items() if all(isinstance(x, np.ndarray | np.generic) for x in leaves(v))]
-        self.constants = {n: saves[n] for n in constant}  # of this trace: what was known in an earlier one may not be
+        self.constants = {n: saves[n] for n in constant}  # of this trace: others may know less
         return {n: _closed(v) for n, v in saves.items() if n not in constant}
 
 
 def _closed(value: Any) -> Any:
-    """What a loop or branch inside has saved: whether it ran, and all else that is known there, is known around it."""
+    """What an inner loop or branch has saved: whether it ran, and everything else known there, stays known outside."""
 
     def leaf(x: Any) -> Any:
         if isinstance(x, Known):
@@ -186,14 +186,14 @@ def _is_known(value: Any) -> bool:
 
 
 def _is_inner(value: Any) -> bool:
-    """What a loop inside has saved stays as it is: a ``Same`` in it speaks of names in there."""
+    """What an inner loop has saved is unchanged: a ``Same`` in it refers to names in there."""
     return isinstance(value, StepScopes)
 
 
 def _once(saves: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
-    """``saves`` with each traced array in it only once; ``whole`` are values that need not be saved at all.
+    """``saves`` with each traced array in it only once; ``whole`` are values that need not be saved.
 
-    A tracer stands for one value of the step, so leaves that are the same object are equal in every step.
+    A tracer represents one value of the step, so leaves that are the same object are equal in every step.
     """
     places: dict[int, Same] = {}
     for name, value in whole.items():
@@ -215,7 +215,7 @@ def _once(saves: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(found: dict[str, Any]) -> dict[str, Any]:
-    """``found`` with every ``Same`` replaced by the leaf it stands for."""
+    """``found`` with every ``Same`` replaced by the leaf it refers to."""
     leaves = {name: jax.tree_util.tree_leaves(value, _is_inner) for name, value in found.items()}
 
     def leaf(x: Any) -> Any:
@@ -237,7 +237,7 @@ def restore(
     """The names and values that a gradient step sees of its forward step.
 
     Args:
-        rewound: what the gradient block writes: it wants such a variable as it was at the end of the step.
+        rewound: what the gradient block writes, which needs these variables as they were at the end of the step.
         t: the step.
     """
     values = {}
@@ -254,7 +254,7 @@ def restore(
     found = {}
     for name, value in _resolved(values).items():
         bare = name.removeprefix(BEFORE)
-        # Two gradient blocks of one loop may have asked for both values: one that rewinds the variable takes the end's.
+        # Two gradient blocks of one loop may have requested both values: one that rewinds the variable takes the end's.
         if bare in rewound if bare != name else BEFORE + name in saved and name not in rewound:
             continue
         found[bare] = _opened(value) if _is_inner(value) else _filled(value)
@@ -262,7 +262,7 @@ def restore(
 
 
 def at_step(saved: dict[str, Any], t: Any) -> dict[str, Any]:
-    """What was saved in step ``t`` of a stacked record."""
+    """The residuals of step ``t`` in a stacked record."""
     found = {}
     for name, value in saved.items():
         leaves = jax.tree_util.tree_leaves(value)

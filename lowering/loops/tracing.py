@@ -1,7 +1,7 @@
-"""Tracing a function once, to learn what it returns and to use the trace.
+"""Tracing a function once, both to learn what it returns and to use the trace.
 
-What must hold: the function depends on its arguments and on values that stay as they are, and whatever else it does
-(noting capacities, collecting flags) is to happen once: its Python runs once, however often the result is called.
+Requirement: the function depends on its arguments and on values that do not change, and its side effects
+(recording capacities, collecting flags) should happen once: its Python runs once, however often the result is called.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from lowering.extend import extend
 
 
 def trace(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
-    """(the abstract result of ``function``, a function that computes what it does without running its Python again).
+    """(the abstract result of ``function``, a function that computes the same without running its Python again).
 
-    A loop inside a loop would otherwise be traced at least twice by each level around it, to settle and to lower: the
+    An inner loop would otherwise be traced at least twice by each level around it, to settle and to lower: the
     innermost step 2^depth times.
 
     Args:

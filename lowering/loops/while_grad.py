@@ -2,8 +2,8 @@
 
 The carry before the gradient of step t holds, for each variable that the loop writes, the gradient with respect to its
 value after step t; for each one that the loop only reads, the sum of what steps t + 1, t + 2, ... contribute; and
-counters as they were after step t. What must hold: ``restore`` gives the gradient block the values that its forward
-step had, and a gradient outside of the loop is never mistaken for one of this backward pass (``seen_from_outside``).
+the counters after step t. Invariants: ``restore`` gives the gradient block the values that its forward
+step had, and a gradient from outside the loop is never mistaken for one of this backward pass (``seen_from_outside``).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from lowering.values import SelectedRows, StepScopes, TensorArray
 
 @dataclass
 class Backward:
-    """One while_grad op about to run.
+    """One while_grad op to be run.
 
     Attributes:
         shared: inside name -> outer name of gradients that are carried from step to step: of arrays, and of outer
             variables the loop writes.
-        summed: inside name -> (outer name, forward name) of gradients that add up over the steps.
+        summed: inside name -> (outer name, forward name) of gradients that are summed over the steps.
         counters: outer names, not gradients, that the gradient block writes (``increment`` rewinds them).
         ended: shared gradients that no op of the block writes: no gradient flows to the variable's value before the
             step, so the carry for step t - 1 is zero.
         writes: every name that the gradient block writes.
         unflagged: gradients of arrays whose elements are taken at most once.
-        outside: what the block sees around it; loop invariants.
-        hoist: the block's ops without the products that are computed after the loop.
+        outside: what the block sees outside; loop invariants.
+        hoist: the block's ops without the products computed after the loop.
     """
 
     ctx: Context
@@ -59,7 +59,7 @@ class Backward:
 
 
 def run_while_grad(ctx: Context) -> None:
-    """Run op while_grad: changes ``ctx.env``."""
+    """Run op while_grad, updating ``ctx.env``."""
     back = _make(ctx)
     if isinstance(back.scopes.extra, tuple):
         final = _run_steps(back, _start(back))
@@ -78,14 +78,14 @@ def run_while_grad(ctx: Context) -> None:
 
 
 def _stack_arrays(back: Backward) -> None:
-    """Stack the arrays that steps read or have gradients of once, around the loop."""
+    """Stack the arrays that steps read or have gradients of, once, outside the loop."""
     scopes = back.scopes
     used = {v.array for v in (*scopes.saved.values(), *scopes.extra.values()) if isinstance(v, Reread)}
     back.outside = {**back.outside, **stacked_reads(back.outside, used | {_base(n) for n in back.shared})}
 
 
 def _total(inside: str) -> str:
-    """The running sum has a name of its own: inside the block the gradient's name means this step's part."""
+    """The running sum has a separate name: inside the block the gradient's name means this step's part."""
     return inside + "@TOTAL"
 
 
@@ -127,18 +127,18 @@ def _is_array(ctx: Context, gradient: str) -> bool:
 
 
 def _base(gradient: str) -> str:
-    """The forward variable of a gradient inside the block, which may be a gradient of an earlier pass itself."""
+    """The forward variable of a gradient inside the block, which may itself be a gradient of an earlier pass."""
     return gradient.rpartition(GRAD)[0]
 
 
 def _check_absent(ctx: Context, inside: str, outer: str) -> None:
     """The gradient with respect to what the loop leaves may be absent, and is then zero, if nothing computes it.
 
-    So it is with arrays and variables that only the loop itself reads. Where some op before has computed a gradient
-    of the same variable in the same pass and nobody has read it, names do not fit and zeros would be wrong.
+    This is the case for arrays and variables read only by the loop itself. If an earlier op has computed a gradient
+    of the same variable in the same pass and it was not read, the names do not match and zeros would be wrong.
 
     Raises:
-        LoweringError: an op in front of this one computes the gradient, under this or another name.
+        LoweringError: an earlier op computes the gradient, under this or another name.
     """
     op = ctx.op
     before = [o for o in ctx.runner.program.blocks[op.block_idx].ops[: max(op.index, 0)] if o.is_backward]
@@ -168,7 +168,7 @@ def _start(back: Backward) -> Env:
     for inside in back.shared:
         base, held = back.outside.get(_base(inside)), env.get(incoming.get(inside, ""))
         if isinstance(base, TensorArray):
-            # What the loop around this one has gathered; the elements of this one's steps are added.
+            # What the surrounding loop has gathered; the elements of this one's steps are added.
             held = env.get(back.shared[inside]) if inside not in incoming else held
             once = _base(inside) in back.scopes.once or inside not in taken
             once = once and base.stacked and arrays.untouched(held)

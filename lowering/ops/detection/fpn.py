@@ -34,7 +34,7 @@ def _regions(op_view, var_of):
 
 
 def _split(counts: np.ndarray) -> np.ndarray:
-    """The offsets of images with so many regions."""
+    """The offsets of images with these numbers of regions."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 

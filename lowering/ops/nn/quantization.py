@@ -14,7 +14,7 @@ from lowering.values import LoDArray, data_of
 
 
 def steps(bits: int) -> int:
-    """The largest integer of a signed type of so many bits."""
+    """The largest integer of a signed type with this many bits."""
     return (1 << (bits - 1)) - 1
 
 

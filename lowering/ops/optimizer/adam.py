@@ -101,7 +101,7 @@ def adam(
 
 
 def _newer(ctx: Any) -> bool:
-    """Whether a program of Paddle 2 is run; a rule that is called by itself is Fluid's."""
+    """Whether the program is Paddle 2's; a rule called on its own is Fluid's."""
     return ctx is not None and ctx.release >= PADDLE_2
 
 

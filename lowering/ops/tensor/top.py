@@ -60,7 +60,7 @@ def _among_groups(rows: Any, k: int, size: int, platform: str) -> tuple[Any, Any
 
     Cut into groups of neighbours, a row has its k largest values in the k groups with the largest maxima: an element
     elsewhere has k elements before it, as large or larger ones in these groups, and of equally large ones those at
-    earlier places. The rest that fills no group takes part as it is. Candidates stay in the order of their places.
+    earlier places. The rest that fills no group takes part unchanged. Candidates stay in the order of their places.
     """
     count, kept = rows.shape[0], rows.shape[1] // size * size
     best = jnp.max(sort_keys(rows)[:, :kept].reshape(count, kept // size, size), axis=2)
