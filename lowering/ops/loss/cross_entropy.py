@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering.engine.checks import Demand
+from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least, exp_at_least
 from lowering.ops.shared import no_elements, off_rows
@@ -47,7 +48,13 @@ def _loss_shape(x, label):
     return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]
 
 
-@op(out="Y", diff="x", lod="x", rows=WISE)
+def _of_one_label(shapes, attr):
+    """The loss and its parts where Label is one number a row; a last dim that nobody knows may not be one."""
+    x, label = shapes["X"], shapes["Label"]
+    return {"Y": label, "MatchX": label, "XShape": (*x, 0)} if len(x) > 1 and label == (*x[:-1], 1) else None
+
+
+@op(out="Y", diff="x", lod="x", rows=WISE, infer=by_rule(_of_one_label))
 def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -100):
     """Y[..., 1] = -log(X[..., Label]), or -sum(Label * log(X)) with soft_label; 0 where Label is ignore_index."""
     if soft_label:
@@ -73,7 +80,7 @@ def _(x, label, d_y, *, soft_label, ignore_index):
     return jnp.where(hit, -d_y / jnp.where(hit, x, 1), 0)
 
 
-@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows=WISE)
+@op(out="Y XShape MatchX", diff="x", lod={"Y": "x", "XShape": "x"}, rows=WISE, infer=by_rule(_of_one_label))
 def cross_entropy2(x, label, *, ignore_index: int = -100):
     """Y = -log(MatchX), MatchX[..., 1] = X[..., Label]; XShape is [*X's shape, 0]."""
     shape = _loss_shape(x, label)

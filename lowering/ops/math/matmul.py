@@ -6,6 +6,7 @@ from math import prod
 
 import jax.numpy as jnp
 
+from lowering.engine.infer_rules import by_rule
 from lowering.loops.contractions import contraction, over_rows
 from lowering.ops import fitting
 from lowering.ops.shared import transpose_of
@@ -20,7 +21,14 @@ def _flat2(x, split: int):
     return x.reshape(prod(x.shape[:split]), prod(x.shape[split:]))
 
 
-@op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows=Wise("x"))
+def _product(shapes, attr):
+    x, y, split, columns = shapes["X"], shapes["Y"], attr("x_num_col_dims"), attr("y_num_col_dims")
+    inner = x[split:], y[:columns]
+    fits = min(*inner[0], *inner[1], *y) > 0 and prod(inner[0]) == prod(inner[1])
+    return {"Out": x[:split] + y[columns:]} if fits and 0 < split < len(x) and 0 < columns < len(y) else None
+
+
+@op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows=Wise("x"), infer=by_rule(_product))
 def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
     """Out = X Y, X flattened to a matrix after ``x_num_col_dims`` dims and Y after ``y_num_col_dims``."""
     out = _flat2(x, x_num_col_dims) @ _flat2(y, y_num_col_dims)
@@ -90,11 +98,23 @@ def _heads(x, y, head_number: int):
     return jnp.concatenate(pieces, axis=-1)
 
 
+def _products(shapes, attr):
+    """Of matrices in as many batches on both sides."""
+    x, y = shapes["X"], shapes["Y"]
+    if attr("fused_transpose_Out") or attr("head_number") != 1 or min(len(x), len(y)) < 2 or x[:-2] != y[:-2]:
+        return None
+    (rows, inner), (depth, columns) = (
+        v[-2:][::-1] if attr(f"transpose_{slot}") else v[-2:] for slot, v in (("X", x), ("Y", y))
+    )
+    return {"Out": (*x[:-2], rows, columns)} if inner == depth > 0 else None
+
+
 @op(
     vendor="use_mkldnn use_quantizer Scale_x Scale_y Scale_out force_fp32_output",
     grad="vjp",
     reads="x y",
     rows=Wise("x"),
+    infer=by_rule(_products),
 )
 def matmul(
     x,

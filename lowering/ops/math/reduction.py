@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
+from lowering.engine.infer_rules import by_rule
 from lowering.registry import MASKED, OpDef, op
 from lowering.values import LoDArray, Meta, row_mask
 
@@ -108,7 +109,7 @@ class _Shell:
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
 
 
-@op(**OPTIONS)
+@op(**OPTIONS, infer=by_rule(lambda shapes, attr: {"Out": (1,)}))
 def mean(x: LoDArray):
     """Out[1] = mean of all elements of X."""
     axes = tuple(range(x.data.ndim))

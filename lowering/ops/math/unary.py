@@ -5,10 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.engine.infer_rules import like
 from lowering.program import OpSpec
 from lowering.registry import WISE, op
 
-_elementary = op(vendor="use_mkldnn use_cudnn", rows=WISE)
+_elementary = op(vendor="use_mkldnn use_cudnn", rows=WISE, infer=like("X"))
 
 
 @_elementary
@@ -168,7 +169,7 @@ def _(x, d_out):
     return d_out / (1 + x)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE, fold=True)
+@op(vendor="use_mkldnn use_cudnn", rows=WISE, fold=True, infer=like("X"))
 def square(x):
     """Out = X * X."""
     return x * x

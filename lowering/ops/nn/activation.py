@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.infer_rules import by_rule, like
 from lowering.ops.math.extrema import at_least, at_most, exp_at_least
 from lowering.ops.shared import off_rows
 from lowering.program import PADDLE_2
 from lowering.registry import WISE, op
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@op(vendor="use_mkldnn use_cudnn", rows=WISE, infer=like("X"))
 def relu(x):
     """Out = max(X, 0)."""
     return at_least(x, 0)
@@ -28,7 +29,7 @@ def _(out, ddx):
     return jnp.where(out > 0, ddx, 0)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@op(vendor="use_mkldnn use_cudnn", rows=WISE, infer=like("X"))
 def sigmoid(x):
     """Out = 1 / (1 + exp(-X))."""
     return jax.nn.sigmoid(x)
@@ -50,7 +51,7 @@ def _(x, d_out):
     return d_out * jax.nn.sigmoid(-x)
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE)
+@op(vendor="use_mkldnn use_cudnn", rows=WISE, infer=like("X"))
 def tanh(x):
     """Out = tanh(X)."""
     return jnp.tanh(x)
@@ -105,7 +106,7 @@ def _(x, d_out, *, t_min, t_max):
     return jnp.where((x > t_min) & (x < t_max), d_out, 0)
 
 
-@op(rows=WISE)
+@op(rows=WISE, infer=like("X"))
 def relu6(x, *, threshold: float = 6.0):
     """Out = min(max(X, 0), threshold)."""
     return jnp.clip(x, 0, threshold)
@@ -116,7 +117,7 @@ def _(out, d_out, *, threshold):
     return jnp.where((out > 0) & (out < threshold), d_out, 0)
 
 
-@op(vendor="use_mkldnn", rows=WISE)
+@op(vendor="use_mkldnn", rows=WISE, infer=like("X"))
 def leaky_relu(x, *, alpha: float = 0.02, ctx):
     """Out = max(X, alpha * X); since Paddle 2 alpha * X for X <= 0, which differs if alpha is above 1."""
     return jnp.where(x > 0, x, alpha * x) if ctx.release >= PADDLE_2 else jnp.maximum(x, alpha * x)
@@ -153,7 +154,7 @@ def _(x, dout, ddx, *, alpha):
     return ddx * _elu_slope(x, alpha), ddx * dout * curved
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=WISE, grad="vjp", reads="x")
+@op(vendor="use_mkldnn use_cudnn", rows=WISE, grad="vjp", reads="x", infer=like("X"))
 def gelu(x, *, approximate: bool = False):
     """Out = 0.5 X (1 + erf(X / sqrt 2)), or its tanh approximation."""
     return jax.nn.gelu(x, approximate=approximate)
@@ -284,7 +285,12 @@ def _(x, d_out, *, threshold):
     return d_out * (t - x * (1 - t * t) * jnp.expm1(-softplus))
 
 
-@op(vendor="use_mkldnn use_cudnn", rows=off_rows)
+def _over_an_axis(shapes, attr):
+    ndim = len(shapes["X"])
+    return {"Out": shapes["X"]} if -ndim <= attr("axis") < ndim else None
+
+
+@op(vendor="use_mkldnn use_cudnn", rows=off_rows, infer=by_rule(_over_an_axis))
 def softmax(x, *, axis: int = -1, data_format: str = "AnyLayout", is_test: bool = False):
     """Out = exp(X - max) / sum exp(X - max) over ``axis``; X - max is clipped at -64, as Fluid's CPU kernel does."""
     del data_format, is_test

@@ -8,13 +8,14 @@ import math
 import jax
 import jax.numpy as jnp
 
+from lowering.engine.infer_rules import by_rule
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, row_mask
 
 
-def channel_axis(x, data_layout):
+def channel_axis(ndim, data_layout):
     """Index of the channel axis."""
-    return x.ndim - 1 if data_layout == "NHWC" and x.ndim > 2 else 1
+    return ndim - 1 if data_layout == "NHWC" and ndim > 2 else 1
 
 
 def _per_channel(v, x, axis):
@@ -113,11 +114,20 @@ def _rows_like(rows: LoDArray, data):
     return rows.with_data(data) if rows.padded else data
 
 
+def _like_x(shapes, attr):
+    x = shapes["X"]
+    channels = x[channel_axis(len(x), attr("data_layout"))] if len(x) > 1 else 0
+    fits = {shapes.get(s) for s in ("Scale", "Bias", "Mean", "Variance")} == {(channels,)}
+    if channels < 1 or not fits or "MomentumTensor" in shapes:
+        return None
+    return {"Y": x} | dict.fromkeys(("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"), (channels,))
+
+
 OUTPUTS = "Y MeanOut VarianceOut SavedMean~ SavedVariance~ ReserveSpace?"
 
 
 @op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows=MASKED,
-    inplace={"MeanOut": "mean", "VarianceOut": "variance"}, spare="scale bias")  # fmt: skip
+    inplace={"MeanOut": "mean", "VarianceOut": "variance"}, spare="scale bias", infer=by_rule(_like_x))  # fmt: skip
 def batch_norm(
     x: LoDArray,
     scale,
@@ -140,7 +150,7 @@ def batch_norm(
     scale, bias = _affine(mean, scale, bias)
     y, *rest = batch_norm_forward(
         x, scale, bias, mean, variance, momentum,
-        epsilon=epsilon, running=running, axis=channel_axis(x.data, data_layout),
+        epsilon=epsilon, running=running, axis=channel_axis(x.data.ndim, data_layout),
     )  # fmt: skip
     return (_rows_like(x, y), *rest, None)
 
@@ -165,7 +175,7 @@ def _(x: LoDArray, scale, bias, saved_mean, saved_variance, d_y, mean=None, vari
     if use_global_stats:
         saved_mean, saved_variance = mean, 1 / jnp.sqrt(variance + epsilon)
     return batch_norm_backward(
-        x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=channel_axis(x.data, data_layout)
+        x, scale, d_y, saved_mean, saved_variance, running=use_global_stats, axis=channel_axis(x.data.ndim, data_layout)
     )
 
 
@@ -216,7 +226,7 @@ def inplace_abn(
     running = uses_running(is_test, use_global_stats, trainable_statistics)
     y, *rest = batch_norm_forward(
         LoDArray(x), scale, bias, mean, variance, momentum,
-        epsilon=epsilon, running=running, axis=channel_axis(x, data_layout),
+        epsilon=epsilon, running=running, axis=channel_axis(x.ndim, data_layout),
     )  # fmt: skip
     return (_activate(y, activation, alpha), *rest, None)
 
@@ -227,7 +237,7 @@ inplace_abn.grad_maker(_make_grad)
 @inplace_abn.grad(rows=None)
 def _(y, scale, bias, saved_mean, saved_variance, d_y, mean=None, variance=None, *, epsilon, data_layout,
       use_global_stats, activation, alpha):  # fmt: skip
-    axis = channel_axis(y, data_layout)
+    axis = channel_axis(y.ndim, data_layout)
     if use_global_stats:
         saved_mean, saved_variance = mean, 1 / jnp.sqrt(variance + epsilon)
     y, d_y = _undo_activation(y, d_y, activation, alpha)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
+from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.registry import MASKED, Long, Value, Wise, op
 from lowering.values import LoDArray, Meta, SelectedRows, data_of
@@ -53,7 +54,18 @@ def _ids_demand(w: Meta, ids, *, padding_idx):
     return [Demand("ids", ids, 0, w.shape[0], None if padding_idx == -1 else padding_idx)]
 
 
-@op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR + " grad_inplace")
+def _rows_of(column):
+    """The inference of a lookup by ids, which stand in a last dim of 1 where they are a ``column``."""
+
+    def rule(shapes, attr):
+        table, ids = shapes["W"], shapes["Ids"]
+        fits = len(table) == 2 and table[1] > 0 and (not column or (len(ids) > 1 and ids[-1] == 1))
+        return {"Out": (*(ids[:-1] if column else ids), table[1])} if fits else None
+
+    return by_rule(rule)
+
+
+@op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR + " grad_inplace", infer=_rows_of(True))
 def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[..., 1]]; rows of padding_idx are zeros."""
     return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
@@ -64,7 +76,7 @@ def _(w):
     fitting.rank("W", w, 2)
 
 
-@op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR)
+@op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR, infer=_rows_of(False))
 def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
     return _lookup(w, ids, padding_idx)

@@ -1,0 +1,67 @@
+"""Shape inference by a rule where all is plain and known, else by probing: tracing an op twice takes milliseconds.
+
+A rule answers the common case of a common op alone: one tensor a slot, of one floating dtype beside integers, nothing
+empty. Whatever is unusual or wrong goes to the probes, whose answers and errors stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lowering.dtypes import FP32, FP64, INT32, INT64, LOD_TENSOR
+from lowering.engine.infer import by_probing
+from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView
+from lowering.registry import OpDef, get_op
+
+Shape = tuple[int, ...]
+# (shape by input slot, unknown dims being -1; attribute by name) -> shape by output slot; None: ask the probes
+Rule = Callable[[Mapping[str, Shape], Callable[[str], Any]], Mapping[str, Shape] | None]
+Inference = Callable[[OpView, VarOf], dict[str, VarInfo]]
+
+
+def by_rule(rule: Rule) -> Inference:
+    """The inference of an op whose outputs have the dtype of its floating inputs, and shapes that ``rule`` says."""
+
+    def infer(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
+        definition = get_op(op.type)
+        found = _ruled(rule, definition, op, var_of)
+        return by_probing(definition, op, var_of) if found is None else found
+
+    return infer
+
+
+def like(slot: str, *outputs: str) -> Inference:
+    """The inference of an op whose ``outputs`` (Out) are shaped like ``slot``."""
+    return by_rule(lambda shapes, attr: dict.fromkeys(outputs or ("Out",), shapes[slot]))
+
+
+def _ruled(rule: Rule, definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInfo] | None:
+    inputs = _tensors(definition, op, var_of)
+    dtypes = {v.dtype for v in (inputs or {}).values()} - {INT32, INT64}
+    if inputs is None or len(dtypes) != 1 or not dtypes <= {FP32, FP64}:
+        return None
+    attr = lambda name: op.attrs.get(name, definition.attrs[name].default)  # noqa: E731
+    shapes = rule({slot: tuple(max(d, -1) for d in v.shape) for slot, v in inputs.items()}, attr)
+    if shapes is None:
+        return None
+    found: dict[str, VarInfo] = {}
+    for slot, shape in shapes.items():
+        source = inputs.get(definition.lod.get(slot, ""))
+        info = VarInfo(shape, next(iter(dtypes)), source.lod_level if source is not None else 0)
+        found.update((n, info) for n in op.outputs.get(slot) or () if n != EMPTY)
+    return found
+
+
+def _tensors(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarView] | None:
+    """The one tensor of each slot that is bound; None where one is none, or unlike what rules know."""
+    found: dict[str, VarView] = {}
+    for slot in definition.inputs:
+        names = op.inputs.get(slot.name) or ()
+        if not names and slot.dispensable:
+            continue
+        var = var_of(names[0]) if len(names) == 1 else None
+        if var is None or var.type != LOD_TENSOR or not var.shape or 0 in var.shape:
+            return None
+        found[slot.name] = var
+    return found
