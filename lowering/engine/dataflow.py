@@ -47,12 +47,10 @@ def sub_blocks(op: OpView) -> list[int]:
     if definition is None:
         return [int(op.attrs["sub_block"])] if op.attrs.get("sub_block") is not None else []
     found: list[int] = []
-    for name, spec in definition.attrs.items():
+    for name, several in definition.block_attrs:
         value = op.attrs.get(name)
-        if value is not None and spec.type == "BLOCK":
-            found.append(int(value))
-        elif value is not None and spec.type == "BLOCKS":
-            found += [int(v) for v in value]
+        if value is not None:
+            found += map(int, value if several else [value])
     return found
 
 
@@ -91,9 +89,12 @@ def kills(program: ProgramView, op: OpView) -> set[str]:
 
 def needs(program: ProgramView, op: OpView) -> Uses:
     """What must have its value before an op: what it uses, and what it may leave unchanged."""
-    found, killed = uses(program, op), kills(program, op)
-    _add(found, {n: Use.DATA for n in definitions(program, op) if n not in killed})
-    return found
+    return _needs(uses(program, op), kills(program, op), definitions(program, op))
+
+
+def _needs(used: Uses, killed: set[str], defined: list[str]) -> Uses:
+    _add(used, {n: Use.DATA for n in defined if n not in killed})
+    return used
 
 
 def flow(program: ProgramView, ops: Iterable[OpView]) -> tuple[Uses, list[str]]:
@@ -102,9 +103,11 @@ def flow(program: ProgramView, ops: Iterable[OpView]) -> tuple[Uses, list[str]]:
     written: dict[str, None] = {}
     killed: set[str] = set()
     for op in ops:
-        _add(needed, {n: use for n, use in needs(program, op).items() if n not in killed})
-        killed |= kills(program, op)
-        written.update(dict.fromkeys(definitions(program, op)))
+        sure, defined = kills(program, op), definitions(program, op)
+        found = _needs(uses(program, op), sure, defined)
+        _add(needed, {n: use for n, use in found.items() if n not in killed})
+        killed |= sure
+        written.update(dict.fromkeys(defined))
     return needed, list(written)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from lowering.engine.dataflow import MARKERS, Use, flow
+from lowering.engine.dataflow import MARKERS, Use, Uses, flow
 from lowering.engine.gather import gathered
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
@@ -65,12 +65,14 @@ def make_plan(
     """
     block = program.blocks[block_idx]
     ops = gathered(program, runnable(block.ops))
-    reads, writes = flow(program, ops)
+    runs = list(_runs(ops, set(outside)))
+    flows = [flow(program, run) for _, run in runs]
+    reads, writes = flows[0] if len(runs) == 1 else flow(program, ops)
     keeps = tuple(n for n in writes if _kept(program, block_idx, n, held))
     needed = [*fetches, *keeps]
     types = {op.type for b in program.blocks for op in b.ops}
     return Plan(
-        segments=tuple(cut(program, ops, needed, set(outside))),
+        segments=tuple(_segments(runs, flows, needed)),
         reads=(*reads, *(n for n in dict.fromkeys(fetches) if n not in reads and n not in writes)),
         keeps=keeps,
         random=any("key" in get_op(t).special for t in types - MARKERS),
@@ -97,10 +99,16 @@ def runnable(ops: Iterable[OpView]) -> list[OpView]:
 
 def cut(program: ProgramView, ops: list[OpView], needed: list[str], outside: set[int]) -> list[Segment]:
     """Divide ops into segments at host ops and those with an index in `outside`; `needed`: names needed at the end."""
+    runs = list(_runs(ops, outside))
+    return _segments(runs, [flow(program, run) for _, run in runs], needed)
+
+
+def _segments(
+    runs: list[tuple[bool, list[OpView]]], flows: list[tuple[Uses, list[str]]], needed: list[str]
+) -> list[Segment]:
     later = set(needed)  # names that are live after each run, from the last run to the first
     found = []
-    for host, run in reversed(list(_runs(ops, outside))):
-        reads, writes = flow(program, run)
+    for (host, run), (reads, writes) in zip(reversed(runs), reversed(flows), strict=True):
         live = tuple(n for n in writes if n in later)
         forms = frozenset(n for n, use in reads.items() if use == Use.SHAPE and n not in live)
         found.append(Segment(tuple(run), host, tuple(reads), live, forms))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from lowering.values import RankTable, SelectedRows, StepScopes, TensorArray
@@ -170,6 +171,12 @@ class OpDef:
     def doc(self) -> str:
         """The docstring of the op's rule; '' if it has none."""
         return inspect.getdoc(self.fn) or ""
+
+    @cached_property
+    def block_attrs(self) -> tuple[tuple[str, bool], ...]:
+        """The attributes that name blocks: (name, whether it names several)."""
+        blocks = {"BLOCK": False, "BLOCKS": True}
+        return tuple((name, blocks[spec.type]) for name, spec in self.attrs.items() if spec.type in blocks)
 
     @property
     def differentiable(self) -> bool:
