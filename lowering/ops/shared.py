@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.core import trace_state_clean
 
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.counts import sizes_of
@@ -110,7 +111,7 @@ def into_declared(value: Any, ctx: Any, height: int) -> Any:
 
 def full(dims: Sequence[int], fill: Any, dtype: Any) -> Any:
     """A tensor of one value; outside a trace NumPy makes it, since XLA would compile a kernel for each shape."""
-    if isinstance(jax.device_put(np.int32(0)), jax.core.Tracer):
+    if not trace_state_clean():
         return jnp.full(dims, fill, dtype)
     zero = not fill and not np.signbit(fill)
     return jax.device_put(zeros(dims, dtype) if zero else np.full(dims, fill, dtype))
