@@ -150,6 +150,21 @@ def test_a_second_process_traces_nothing_and_computes_the_same_bits(name: str) -
     assert_same_bits(first, second)
 
 
+def test_what_a_step_allocates_is_kept_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Process(trained, [DENSE])
+
+    def asked(compiled: object) -> None:
+        raise AssertionError("XLA is asked what a step allocates")
+
+    monkeypatch.setattr(jax.stages.Compiled, "memory_analysis", asked)
+    assert Process(trained, [DENSE]).compilations == 0
+
+
+def test_where_an_op_was_traced_is_not_compiled() -> None:
+    executable = Executable.of(jax.jit(lambda x: x + 1).trace(np.ones(3, np.float32)))
+    assert "source_file" not in executable.compiled.as_text() and "op_name" not in executable.compiled.as_text()
+
+
 @pytest.mark.parametrize("build", [trained, with_large_table, with_small_table])
 def test_values_are_checked_by_what_was_kept(build: Callable[[], list[Any]]) -> None:
     wrong = {**DENSE, "ids": np.array([[0], [40_000], [1]], np.int64)}
