@@ -7,13 +7,15 @@ effect are the scaling of gradients, synchronised batch_norm, and the number of 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fluidjax import passes
+from fluidjax.base.enums import FluidEnum
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
+from fluidjax.base.settings import Settings
 from fluidjax.base.unknown import unknown_name
 from fluidjax.execution.processes import processes
 from fluidjax.execution.pruning import part
@@ -27,23 +29,7 @@ __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 _PARTS = 8  # of a CompiledProgram that are kept
 
 
-class _Settings:
-    """Attributes with defaults; setting an unknown one is an error, so that misspellings do not go unnoticed."""
-
-    _defaults: Mapping[str, Any] = {}
-
-    def __init__(self) -> None:
-        self.__dict__.update(self._defaults)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self._defaults:
-            raise AttributeError(
-                f"{type(self).__name__} has no setting {name!r}; expected one of {', '.join(self._defaults)}"
-            )
-        self.__dict__[name] = value
-
-
-class ExecutionStrategy(_Settings):
+class ExecutionStrategy(Settings):
     """Scheduling options of Fluid's parallel executor; XLA does the scheduling, so they have no effect.
 
     Examples:
@@ -63,9 +49,10 @@ class ExecutionStrategy(_Settings):
         "use_experimental_executor": False,
         "use_thread_barrier": False,
     }
+    _typed = _defaults
 
 
-class BuildStrategy(_Settings):
+class BuildStrategy(Settings):
     """How devices cooperate, and which of Fluid's graph passes are applied.
 
     Only ``gradient_scale_strategy`` and ``sync_batch_norm`` have an effect: XLA does the fusing, and
@@ -82,15 +69,18 @@ class BuildStrategy(_Settings):
         (2,)
     """
 
-    class ReduceStrategy:
+    class ReduceStrategy(FluidEnum):
         """Where gradients are reduced over devices."""
 
-        AllReduce, Reduce = 0, 1
+        AllReduce = 0
+        Reduce = 1
 
-    class GradientScaleStrategy:
+    class GradientScaleStrategy(FluidEnum):
         """The gradient of the loss on each device: 1 / devices (equal weights), 1, or fed by the user."""
 
-        CoeffNumDevice, One, Customized = 0, 1, 2
+        CoeffNumDevice = 0
+        One = 1
+        Customized = 2
 
     gradient_scale_strategy: int
     sync_batch_norm: bool
@@ -123,7 +113,7 @@ class BuildStrategy(_Settings):
         "trainers_endpoints": [],
         "use_hierarchical_allreduce": False,
     }
-
+    _typed = {name: value for name, value in _defaults.items() if value is not None}
     _passes: passes.PassBuilder | None = None
 
     # Fluid lets these be set when the passes have been asked for.
@@ -149,6 +139,10 @@ class BuildStrategy(_Settings):
             raise EnforceNotMet(
                 f"BuildStrategy has been finalized, cannot be configured again: received {name} = {value!r}. Expected"
                 " all settings before the passes were asked for. Set it before, or make another BuildStrategy"
+            )
+        if name == "memory_optimize" and not (value is None or isinstance(value, bool)):
+            raise EnforceNotMet(
+                f"BuildStrategy.memory_optimize must be None, False or True, received {value!r}. Set one"
             )
         super().__setattr__(name, value)
 
