@@ -82,7 +82,7 @@ class BuildStrategy(Settings):
         One = 1
         Customized = 2
 
-    gradient_scale_strategy: int
+    gradient_scale_strategy: GradientScaleStrategy
     sync_batch_norm: bool
 
     _defaults = {

@@ -7,6 +7,7 @@ The closed forms here compile in a fraction of the time that ``searchsorted`` an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -127,6 +128,11 @@ def per_sequence(x: LoDArray, data: Array, *, backward: bool = False) -> LoDArra
 def per_row(x: LoDArray, data: Array, *, backward: bool = False) -> LoDArray:
     """A value with the rows and the LoD of ``x``."""
     return x.with_data(fill_padding(data, x.nrows, backward=backward))
+
+
+def without_lod(x: LoDArray) -> LoDArray:
+    """The rows of ``x``, of which some may be padding, without its LoD."""
+    return replace(x, lod=(), nseq=None, longest=(), tight=False)
 
 
 def row_gradient(x: Any, data: Array) -> Any:

@@ -158,6 +158,22 @@ def test_the_rows_of_maxima_are_as_many_as_sequences():
     assert np.asarray(index).tolist() == [[0, 0], [2, 2]] and index.lod() == []
 
 
+def test_the_forward_variables_of_a_chain_have_no_lod():
+    def written(x):
+        label = fluid.layers.cast(fluid.layers.slice(x, [1], [0], [1]), "int64")
+        fluid.layers.linear_chain_crf(x, label)
+        return [x.block.ops[-1].output(slot)[0] for slot in ("Alpha", "EmissionExps")]
+
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 3], lod_level=1)
+        fetches, exe = written(x), fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        rows = fluid.create_lod_tensor(np.ones((5, 3), F), [[2, 3]], fluid.CPUPlace())
+        alpha, exps = exe.run(main, feed={"x": rows}, fetch_list=fetches)
+    assert alpha.shape == (5, 3) and exps.tolist() == np.ones((5, 3)).tolist()
+
+
 def test_a_size_of_ragged_rows_is_int64():
     (size,) = ragged([2], [[2, 3]], 1, lambda x: [fluid.layers.size(x)])
     assert np.asarray(size).dtype == np.int64 and np.asarray(size).tolist() == [10]

@@ -14,7 +14,7 @@ import numpy as np
 
 from lowering.engine.checks import Demand, within_lengths
 from lowering.ops.loss import shapes
-from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take
+from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take, without_lod
 from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta
@@ -50,9 +50,9 @@ def _chains(emission: LoDArray, length: Array | None) -> Chains:
 
 
 def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
-    """Rows as the op's output: with the LoD of the emissions, or in the shape of the padded batch."""
+    """Rows as the op's output: as many as emissions, without their LoD, or in the shape of the padded batch."""
     if length is None:
-        return per_row(emission, rows)
+        return without_lod(per_row(emission, rows))
     return rows.reshape(emission.shape[:2] + rows.shape[1:])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,6 +21,7 @@ from lowering.ragged.rows import (
     segment_sum,
     segments,
     take,
+    without_lod,
 )
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
@@ -78,7 +77,7 @@ def sequence_pool(x: LoDArray, *, is_test: bool = False, pooltype: str = "AVERAG
     out, index = pool_rows(x, pooltype, pad_value)
     if index is None or is_test:
         return per_sequence(x, out), None
-    return per_sequence(x, out), replace(per_sequence(x, index), lod=(), nseq=None, longest=())
+    return per_sequence(x, out), without_lod(per_sequence(x, index))
 
 
 @sequence_pool.grad
