@@ -74,6 +74,7 @@ _KEPT: dict[str, Any] = {
 _OWN: dict[str, Any] = {
     "FLAGS_compilation_cache_dir": "",
     "FLAGS_eager_blocks": True,  # whether eager ops that repeat are compiled as one block
+    "FLAGS_eager_numpy": True,  # whether small eager ops run on NumPy until compiling them pays
 }
 
 # Fluid's own code and the environment set them; scripts may not.

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.values import Spec, Value
 from lowering.engine.checks import Demand, bad_places, demands, flag_of, merged, source_of
@@ -27,7 +28,7 @@ class DemandKernel(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.type = f"{kernel.type}_demands"
         self.known, self.demands, self.backward = {}, None, True  # nobody checks a check
-        self.checked = False
+        self.checked, self.first = False, FirstRuns()
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
         self.__dict__.pop("jitted", None)
         assert self.definition.demands is not None

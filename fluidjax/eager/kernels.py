@@ -17,6 +17,7 @@ import numpy as np
 import lowering
 from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.values import Spec, spec_of
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
@@ -101,6 +102,7 @@ class Kernel:
             is the variable of an input it updates has the input's name.
         aliases: for each output the number of the input whose variable it is, -1 for none; () where none is any.
         plans: what the gradient takes, by the inputs that want one (see ``tape``).
+        first: which runs are on NumPy (see ``first``).
         known: what the outputs are by what the inputs are; None where only a run tells; where all outputs are inputs as
             they are, for each output the number of the input.
         takes_key: whether it draws random numbers from a key that is its first input.
@@ -138,6 +140,7 @@ class Kernel:
         self._variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
         self.known: dict[tuple[Spec, ...], Outcome] = {}
+        self.first = FirstRuns()
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special
         self.own_key = seed_key(int(self.attrs["seed"]), host=True) if draws and seeded else None
@@ -272,6 +275,8 @@ class Kernel:
             taken = [places.get(id(var), -1) for var in inner.outvars]
             if taken and min(taken) >= 0:
                 return tuple(taken)
+        if self.direct:
+            self.first.add(avals, traced)
         return tuple(None if out is None else spec_of(out) for out in outs)
 
     def _check_dtypes(self, specs: tuple[Spec, ...]) -> None:
@@ -287,6 +292,8 @@ class Kernel:
         """The outputs for input values (a key's words first, for a kernel that takes one), with 64-bit types on."""
         if not self.direct:
             return self._run_otherwise(flat)
+        if self.first and (found := self.first.run(flat)) is not None:
+            return found
         try:
             results = self.jitted(*flat)
             return results if _RAGGED.isdisjoint(map(type, results)) else tuple(map(_settled, results))

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel, forget, kernel_of
 from fluidjax.eager.moving import CLOSED, moves
 from fluidjax.eager.plans import Plan, Step
@@ -70,7 +71,7 @@ class Affine(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.__dict__.pop("jitted", None)
         self.known, self.given, self.movable, self.way, self.backward = {}, None, False, way, way != "out"
-        self.kernel = kernel
+        self.kernel, self.first = kernel, FirstRuns()
         self.ins = ("X", "Numbers") if way == "out" else ("X", "Numbers", "Gradient")
         self.plans = _Plans(self)
 

@@ -275,7 +275,7 @@ class Recorder:
 def _place(values: list[Value]) -> None:
     """Take values from the host to the device, which each call would do again."""
     for value in values:
-        value.array = jax.numpy.array(value.array)
+        value.array = jax.device_put(value.array, may_alias=False)  # jax.numpy.array compiles a copy for each shape
 
 
 def _held(outputs: list[Value | None]) -> tuple[int, ...]:

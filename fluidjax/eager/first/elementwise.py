@@ -1,0 +1,147 @@
+"""Primitives that compute each element from those at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fluidjax.eager.first.notation import Equation, Function, Make
+
+
+def _divide(eqn: Equation) -> Function:
+    return np.true_divide if eqn.dtype.kind == "f" else _quotient
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    """Integers divided as XLA does: towards zero, and -1 (all bits) for a divisor of zero."""
+    divisor = np.where(y == 0, y.dtype.type(1), y)
+    rest = np.fmod(x, divisor)
+    return np.where(y == 0, ~y.dtype.type(0), np.floor_divide(x - rest, divisor))
+
+
+def _remainder(eqn: Equation) -> Function:
+    if eqn.dtype.kind == "f":
+        return np.fmod
+    return lambda x, y: np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
+
+
+def _sign(eqn: Equation) -> Function:
+    return (lambda x: np.copysign(np.sign(x), x)) if eqn.dtype.kind == "f" else np.sign
+
+
+def _integer_pow(eqn: Equation) -> Function | None:
+    y = eqn.params["y"]
+    if y == 2:
+        return np.square
+    return (lambda x: np.power(x, x.dtype.type(y))) if eqn.dtype.kind == "f" or y >= 0 else None
+
+
+def _pow(eqn: Equation) -> Function | None:
+    return np.power if eqn.dtype.kind == "f" and eqn.ins[1].dtype == eqn.dtype else None
+
+
+def _round(eqn: Equation) -> Function:
+    return np.rint if int(eqn.params["rounding_method"]) == 1 else _away_from_zero
+
+
+def _away_from_zero(x: Any) -> Any:
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(x.dtype.type(1), x), whole)
+
+
+def _shift_right(kind: str) -> Make:
+    """``kind``: whether the bits are those of signed numbers ("i"), whose sign is repeated, or not ("u")."""
+
+    def make(eqn: Equation) -> Function:
+        dtype, bits = eqn.dtype, np.dtype(f"{kind}{eqn.dtype.itemsize}")
+        return lambda x, y: np.right_shift(x.view(bits), y.view(bits)).view(dtype)
+
+    return make
+
+
+def _convert(eqn: Equation) -> Function:
+    given, wanted = eqn.ins[0].dtype, eqn.dtype
+    if given == wanted:
+        return lambda x: x
+    if given.kind == "f" and wanted.kind in "iu":
+        return lambda x: _saturated(x, wanted)
+    return lambda x: x.astype(wanted)
+
+
+def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Floats as integers; those beyond the range are its bounds, and what is no number is 0."""
+    info = np.iinfo(dtype)
+    # The bounds as floats may be rounded outwards, where conversion itself is undefined: these are replaced.
+    low, high = x <= x.dtype.type(info.min), x >= x.dtype.type(info.max)
+    inner = np.where(low | high | np.isnan(x), x.dtype.type(0), x).astype(dtype)
+    return np.where(high, dtype.type(info.max), np.where(low, dtype.type(info.min), inner))
+
+
+def _select(eqn: Equation) -> Function | None:
+    if eqn.ins[0].dtype != np.bool_ or len(eqn.ins) != 3:
+        return None
+    return lambda which, no, yes: np.where(which, yes, no)
+
+
+def _reduce_precision(eqn: Equation) -> Function | None:
+    """Nothing is done to numbers that have no more bits than that; it keeps XLA from joining operations."""
+    info = np.finfo(eqn.dtype)
+    enough = eqn.params["exponent_bits"] >= info.nexp and eqn.params["mantissa_bits"] >= info.nmant
+    return _identity if enough else None
+
+
+def _logistic(x: Any) -> Any:
+    return np.reciprocal(1 + np.exp(-x))
+
+
+def _numbers(function: Function) -> Make:
+    """For numbers, not for truth values."""
+    return lambda eqn: function if eqn.ins[0].dtype != np.bool_ else None
+
+
+def _any(function: Function) -> Make:
+    return lambda eqn: function
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+def _identities(*values: Any) -> Any:
+    return values
+
+
+_ON_NUMBERS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "add_any": np.add, "asin": np.arcsin,
+    "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil,
+    "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "floor": np.floor,
+    "is_finite": np.isfinite, "log": np.log, "log1p": np.log1p, "logistic": _logistic, "max": np.maximum,
+    "min": np.minimum, "mul": np.multiply, "neg": np.negative,
+    "nextafter": np.nextafter, "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
+    "shift_left": np.left_shift, "sin": np.sin, "sinh": np.sinh,
+    "sqrt": np.sqrt, "square": np.square, "sub": np.subtract, "tan": np.tan, "tanh": np.tanh,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+}  # fmt: skip
+_ON_ANY: dict[str, Callable[..., Any]] = {
+    "and": np.bitwise_and, "copy": np.copy, "eq": np.equal, "ge": np.greater_equal,
+    "gt": np.greater, "le": np.less_equal, "lt": np.less, "ne": np.not_equal, "not": np.invert, "or": np.bitwise_or,
+    "optimization_barrier": _identities, "stop_gradient": _identity, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+PRIMITIVES: dict[str, Make] = {
+    **{name: _numbers(function) for name, function in _ON_NUMBERS.items()},
+    **{name: _any(function) for name, function in _ON_ANY.items()},
+    "convert_element_type": _convert,
+    "div": _divide,
+    "integer_pow": _integer_pow,
+    "pow": _pow,
+    "reduce_precision": _reduce_precision,
+    "rem": _remainder,
+    "round": _round,
+    "select_n": _select,
+    "shift_right_arithmetic": _shift_right("i"),
+    "shift_right_logical": _shift_right("u"),
+    "sign": _sign,
+}

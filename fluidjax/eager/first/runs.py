@@ -1,0 +1,103 @@
+"""Which runs of a kernel are on NumPy: the first ones, as long as a compiled function would not have paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from fluidjax.base.flags import FLAGS
+from fluidjax.eager.first.evaluator import Evaluator, Meter, TooLong, Unknown
+from fluidjax.execution.executable import default_device
+
+_PRICE, _PRICE_OF_CALL = 0.01, 0.002  # seconds that compiling takes, and for each call more
+_DISPATCH = 1e-5  # seconds that a run of what is compiled takes at least
+
+
+class First:
+    """The runs of a traced kernel on NumPy, for inputs of one signature.
+
+    Attributes:
+        left: seconds that NumPy may take longer than what is compiled would, over all runs.
+    """
+
+    def __init__(self, closed: Any, restore: Callable[[Sequence[Any]], tuple[Any, ...]]) -> None:
+        self._meter, self._restore = Meter(), restore
+        self._evaluator = Evaluator(closed, self._meter)
+        self.left = _PRICE + _PRICE_OF_CALL * self._evaluator.size
+
+    def pays(self) -> bool:
+        """Whether another run on NumPy takes less than is left."""
+        return self._evaluator.cost < self.left
+
+    def run(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The outputs of the kernel; None where that would take too long."""
+        meter = self._meter
+        meter.spent, meter.allowed = 0.0, self.left
+        values = list(map(np.asarray, flat))
+        try:
+            with np.errstate(all="ignore"):
+                found = self._evaluator.run(values)
+        except TooLong:
+            self.left = 0.0
+            return None
+        self.left -= max(meter.spent - _DISPATCH, 0.0)
+        return self._restore(_apart(found, {*map(id, values), *self._evaluator.constants}))
+
+
+class FirstRuns(dict[Any, First]):
+    """The signatures of a kernel that run on NumPy."""
+
+    def add(self, avals: Sequence[Any], traced: Any) -> None:
+        """Let inputs of this signature run on NumPy, if they can."""
+        if not wanted() or not all(isinstance(aval, jax.ShapeDtypeStruct) for aval in avals):
+            return
+        tree: Any = jax.tree_util.tree_structure(traced.out_info)
+        try:
+            found = First(traced.jaxpr, tree.unflatten)
+        except Unknown:
+            return
+        if found.pays():
+            self[_signature(avals)] = found
+
+    def run(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The outputs for these inputs, None where they are to be compiled."""
+        if not all(map(_concrete, map(type, flat))):
+            return None
+        key = _signature(flat)
+        found = self.get(key)
+        if found is None:
+            return None
+        results = found.run(flat)
+        if not found.pays():
+            self.pop(key, None)
+        return results
+
+
+def wanted() -> bool:
+    """Whether ops run on NumPy at all: where that is where arrays are, and runs need not repeat bit for bit."""
+    on = FLAGS["FLAGS_eager_numpy"] and not FLAGS["FLAGS_cpu_deterministic"]
+    return bool(on) and default_device().platform == "cpu"
+
+
+def _signature(arrays: Sequence[Any]) -> Any:
+    return tuple([(array.shape, array.dtype) for array in arrays])
+
+
+def _apart(arrays: Sequence[Any], known: set[int]) -> list[np.ndarray]:
+    """Arrays that share no memory with each other or with those that are known by their ids."""
+    found: list[np.ndarray] = []
+    for array in arrays:
+        if array.__class__ is not np.ndarray or array.base is not None or id(array) in known:
+            array = np.array(array, order="C")
+        found.append(array)
+        known.add(id(array))
+    return found
+
+
+@cache
+def _concrete(kind: type) -> bool:
+    return kind is np.ndarray or (issubclass(kind, jax.Array) and not issubclass(kind, jax.core.Tracer))

@@ -1,0 +1,133 @@
+"""Eager ops that are new run on NumPy, and are compiled once that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax.eager.first import runs
+from fluidjax.eager.kernels import Kernel, kernel_of
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.values import spec_of
+from lowering.engine.x64 import in_x64
+
+dg, layers = fluid.dygraph, fluid.layers
+
+
+@pytest.fixture
+def compiled() -> Iterator[Callable[[], int]]:
+    """Returns how much XLA compiled since the last call."""
+    count = 0
+
+    def listen(event: str, duration: float, **about: object) -> None:
+        nonlocal count
+        count += event.endswith("backend_compile_duration")
+
+    def since() -> int:
+        nonlocal count
+        found, count = count, 0
+        return found
+
+    recorder.flush()
+    recorder.blocks.wait()
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield since
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@in_x64
+def known(type: str, attrs: dict[str, Any], *arrays: np.ndarray) -> Kernel:
+    """A new kernel of an op of these inputs."""
+    kernel = kernel_of(type, attrs, ("X", "Y")[: len(arrays)], ("Out",))
+    fresh = Kernel(type, attrs, kernel.ins, kernel.outs, (True,))
+    fresh.infer(tuple(map(spec_of, arrays)))
+    return fresh
+
+
+def grown(sizes: range) -> None:
+    """Look at what follows from a row that grows by one element each step, and at its gradient."""
+    row = dg.to_variable(np.linspace(-1, 1, sizes.start, dtype="float32"))
+    for _ in sizes:
+        row.stop_gradient = False
+        loss = layers.reduce_sum(layers.softmax(row * row) * layers.tanh(row))
+        loss.backward()
+        assert np.isfinite(loss.numpy()).all() and np.isfinite(row.gradient()).all()
+        row = layers.concat([row.detach(), dg.to_variable(np.full(1, 0.25, "float32"))])
+
+
+def test_shapes_that_keep_growing_compile_nothing(compiled: Callable[[], int]) -> None:
+    with dg.guard():
+        grown(range(101, 109))
+        assert compiled() == 0
+        fluid.set_flags({"FLAGS_eager_numpy": False})
+        try:
+            grown(range(111, 114))
+        finally:
+            fluid.set_flags({"FLAGS_eager_numpy": True})
+    assert compiled() > 15
+
+
+def test_both_ways_agree_to_rounding() -> None:
+    arrays = np.linspace(-2, 2, 91, dtype="float32").reshape(7, 13), np.linspace(1, 3, 91, dtype="float32")
+    kernel = known("matmul", {}, arrays[0], arrays[1].reshape(13, 7))
+    flat = [arrays[0], arrays[1].reshape(13, 7)]
+    assert kernel.first
+    (found,) = kernel.run(flat)
+    assert type(found) is np.ndarray
+    (wanted,) = kernel.jitted(*flat)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@in_x64
+def test_an_op_is_compiled_once_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_DISPATCH", 0.0)
+    x = np.ones(5, "float32")
+    kernel, times = known("tanh", {}, x), 0
+    while kernel.first and times < 100_000:
+        assert type(kernel.run([x])[0]) is np.ndarray
+        times += 1
+    assert 1_000 < times < 100_000  # what compiling takes over what a call takes
+    assert isinstance(kernel.run([x])[0], jax.Array)
+
+
+@in_x64
+def test_what_is_large_or_runs_where_bits_repeat_is_compiled_at_once() -> None:
+    assert known("tanh", {}, np.ones((100, 100), "float32")).first
+    assert not known("tanh", {}, np.ones((2000, 2000), "float32")).first
+    assert not known("matmul", {}, np.ones((600, 600), "float32"), np.ones((600, 600), "float32")).first
+    assert not known("tanh", {}, np.ones(5, "float16")).first
+    fluid.set_flags({"FLAGS_cpu_deterministic": True})
+    try:
+        assert not known("tanh", {}, np.ones(7, "float32")).first
+    finally:
+        fluid.set_flags({"FLAGS_cpu_deterministic": False})
+
+
+@in_x64
+def test_a_loop_that_takes_too_long_is_compiled() -> None:
+    def count(limit: Any) -> tuple[Any, ...]:
+        return (jax.lax.while_loop(lambda k: k < limit, lambda k: k + 1, 0),)
+
+    traced = jax.jit(count).trace(np.int64(0))
+    first = runs.FirstRuns()
+    first.add([jax.ShapeDtypeStruct((), np.int64)], traced)
+    assert first.run([np.asarray(9)]) == (9,)
+    assert first.run([np.asarray(10**9)]) is None
+    assert not first
+
+
+@in_x64
+def test_results_share_no_memory() -> None:
+    x = np.arange(6, dtype="float32")
+    for kernel, given in (
+        (known("reshape", {"shape": [2, 3]}, x), x),
+        (known("transpose", {"axis": [1, 0]}, x.reshape(2, 3)), x.reshape(2, 3)),
+        (known("cast", {"in_dtype": 5, "out_dtype": 5}, x), x),
+    ):
+        for result in kernel.run([given]):
+            assert not np.shares_memory(result, x)
