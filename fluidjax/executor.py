@@ -203,7 +203,7 @@ class Executor:
     ) -> list[Any]:
         """Run a program for several devices on their scope; ``around`` is the user's scope."""
         prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
-        return self._run_prepared(program, prepared, feed, fetches, scope, return_numpy, around)
+        return self._run_prepared(program, prepared, feed, fetches, scope, return_numpy, around, written)
 
     def _run_prepared(
         self,
@@ -214,13 +214,13 @@ class Executor:
         scope: Scope,
         return_numpy: bool,
         around: Scope | None = None,
+        written: Written | None = None,
     ) -> list[Any]:
         try:
             values = self._on_device(self._values, program, prepared, scope, feed)
             if prepared.fed_state:
-                write_fed(
-                    scope if around is None else around, {name: feed[name] for name in prepared.fed_state}, self.place
-                )
+                fed = {n: feed[n] if written is None else written.first(n, feed[n]) for n in prepared.fed_state}
+                write_fed(scope if around is None else around, fed, self.place)
             return _results(fetches, values, return_numpy)
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # jaxlib raises either where memory runs out
             raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)

@@ -186,6 +186,11 @@ class Written:
             found.update(zip(self._program.names(name), (p[name] for p in parts), strict=True))
         return found
 
+    def first(self, name: str, value: Any) -> Any:
+        """The first device's share of what is fed under a name."""
+        apart = isinstance(self._program, SpreadProgram) and name in self._program.own
+        return split(value, self._program.count)[0] if apart else value
+
     def fetches(self, names: Sequence[str]) -> tuple[str, ...]:
         """The names that the program fetches, each once."""
         return tuple(dict.fromkeys(n for name in names for n in self._program.names(name)))

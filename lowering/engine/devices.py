@@ -45,7 +45,7 @@ def on_device(name: str, device: int, own: Collection[str]) -> str:
     return f"{known}@DEVICE_{device}{name[len(known) :]}"
 
 
-def sums_of(program: ProgramView) -> dict[str, int]:
+def completed(program: ProgramView) -> dict[str, int]:
     """The parameters' gradients, and the index of the op that completes each."""
     found = {}
     for op in program.blocks[0].ops:
@@ -53,6 +53,22 @@ def sums_of(program: ProgramView) -> dict[str, int]:
             pairs = op.attrs.get("op_role_var") or ()
             found.update({g: op.index for g in pairs[1::2] if g in op.output_names()})
     return found
+
+
+def own_and_sums(program: ProgramView, devices: Devices, fed: Collection[str]) -> tuple[frozenset[str], dict[str, int]]:
+    """What devices have for themselves, and the gradients among it that are the same on all once they are summed.
+
+    Sums that an op changes afterwards by what devices have for themselves, such as a decay of parameters that learn at
+    rates of their own, stay each device's own.
+    """
+    sums = completed(program)
+    while True:
+        own = own_of(program, devices, sums, fed)
+        differing = (op for op in program.blocks[0].ops if op.type not in MARKERS and differs(program, op, own, sums))
+        changed = {n for op in differing for n in definitions(program, op) if sums.get(n, op.index) < op.index}
+        if not changed:
+            return own, sums
+        sums = {n: at for n, at in sums.items() if n not in changed}
 
 
 def starts_backward(op: OpView) -> bool:
@@ -119,6 +135,7 @@ class Writer:
         self._devices = devices
         self._sums = sums
         self._own = own
+        self._completed = completed(program)
         self._ops: list[OpView] = []
 
     def _write(self, op: OpView) -> None:
@@ -133,7 +150,7 @@ class Writer:
             self._write_alike(op)
         roles = {k: op.attrs[k] for k in ("op_role", "op_callstack") if k in op.attrs}
         for name in op.output_names():
-            if self._sums.get(name) == op.index:
+            if self._completed.get(name) == op.index:
                 self._add_sum(name, roles)
 
     def _is_joint(self, op: OpView) -> bool:

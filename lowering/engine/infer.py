@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowering.dtypes import LOD_TENSOR, from_numpy, to_numpy
+from lowering.dtypes import INT64, LOD_TENSOR, from_numpy, to_numpy
 from lowering.engine.call import call
 from lowering.engine.context import Context, in_place, special
 from lowering.engine.interrupts import uninterrupted
+from lowering.engine.kinds import indices
 from lowering.engine.messages import doc_line
 from lowering.engine.runner import Runner
 from lowering.engine.single import SingleOp, static_attrs
@@ -113,14 +114,15 @@ def _like_forward(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, Var
 
 def _signature(definition: OpDef, op: OpView, var_of: VarOf) -> _Signature | None:
     """Shapes, dtypes and LoD levels by slot; None if an input is undeclared or not a plain tensor."""
-    parts = []
+    parts, numbers = [], indices(op)
     for slot in definition.inputs:
         entries: list[tuple[tuple[int, ...], int, int] | None] = []
         for name in op.inputs.get(slot.name) or ():
             var = var_of(name)
             if var is None or var.type != LOD_TENSOR:
                 return None
-            entries.append((tuple(int(d) for d in var.shape), var.dtype, var.lod_level))
+            dtype = INT64 if slot.name in numbers and to_numpy(var.dtype).kind == "f" else var.dtype
+            entries.append((tuple(int(d) for d in var.shape), dtype, var.lod_level))
         if not entries and not slot.dispensable and not slot.duplicable and slot.param not in definition.spare:
             raise OpError(
                 f"op {op.type}: input {slot.name} is required, and no variable is bound to it; expected inputs"

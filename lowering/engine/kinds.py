@@ -37,6 +37,14 @@ INTEGERS = frozenset(
 )
 
 
+# Slots in which kernels look for integers, however the variable is declared; gradients have them, too.
+_INDICES = {
+    **dict.fromkeys(("accuracy", "bpr_loss", "center_loss", "softmax_with_cross_entropy"), "Label"),
+    **dict.fromkeys(("cross_entropy", "cross_entropy2", "cross_entropy_grad2"), "Label"),
+    **{"gather": "Index", "gather_nd": "Index", "scatter": "Ids"},
+}
+
+
 def strangers(program: ProgramView, env: Mapping[str, Any]) -> set[str]:
     """The values fed with a data type other than their variable's."""
     found = {name for name, value in env.items() if _is_strange(program, 0, name, value)}
@@ -50,7 +58,7 @@ def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set
     definition = get_op(op.type)
     if definition.kind in ("block", "host") or strange.isdisjoint(op.input_names()):
         return
-    wanted = {slot.name for slot in definition.inputs if slot.wants != "meta"}
+    wanted = {slot.name for slot in definition.inputs if slot.wants != "meta"} - indices(op)
     names = [n for slot, bound in op.inputs.items() if slot in wanted for n in bound if n != EMPTY and n in env]
     for name in strange.intersection(names):
         held, declared = _dtype(env[name]), _declared(program, op.block_idx, name)
@@ -61,6 +69,12 @@ def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set
                 raise OpError(
                     _message(op, f"holds the wrong type: {other!r} is {_dtype(env[other])}", name, held, declared)
                 )
+
+
+def indices(op: OpView) -> set[str]:
+    """The input slots of numbers of classes or rows."""
+    slot = None if op.attrs.get("soft_label") else _INDICES.get(op.type.removesuffix("_grad"))
+    return {slot} if slot else set()
 
 
 def note(program: ProgramView, op: OpView, results: Mapping[str, Any], strange: set[str]) -> None:
@@ -78,7 +92,8 @@ def in_kernel_type(
     """
     if any(op.attrs.get(name, -1) != -1 for name in ("dtype", "out_dtype")):
         return dict(results)
-    held = {_declared(program, op.block_idx, name): _dtype(env[name]) for name in op.input_names() if name in strange}
+    deciding = [n for slot, names in op.inputs.items() if slot not in indices(op) for n in names if n in strange]
+    held = {_declared(program, op.block_idx, name): _dtype(env[name]) for name in deciding}
     found = dict(results)
     for name, value in results.items():
         wanted = held.get(_declared(program, op.block_idx, name))

@@ -21,15 +21,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowering.engine.dataflow import definitions, sub_blocks
+from lowering.engine.dataflow import sub_blocks
 from lowering.engine.devices import (
     Devices,
     Writer,
     on_device,
-    own_of,
-    sums_of,
+    own_and_sums,
 )
-from lowering.errors import LoweringError
 from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, BlockView, OpView, ProgramView
 from lowering.registry import get_op
 
@@ -75,8 +73,7 @@ def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> R
         devices: the number of devices, and what happens between them.
         fed: what each device is fed separately.
     """
-    sums = sums_of(program)
-    own = own_of(program, devices, sums, fed)
+    own, sums = own_and_sums(program, devices, fed)
     writer = _Writer(program, devices, sums, own)
     return Replicated(writer.written(), own, frozenset(sums), devices.count)
 
@@ -106,7 +103,6 @@ class _Writer(Writer):
         return found
 
     def _write_differing(self, op: OpView) -> None:
-        self._check(op)
         if self._is_joint(op):
             self._write_joint(op)
         else:
@@ -135,18 +131,13 @@ class _Writer(Writer):
     def _names(self, name: str) -> list[str]:
         return [on_device(name, i, self._own) if name in self._own else name for i in range(self._devices.count)]
 
-    def _check(self, op: OpView) -> None:
-        for name in definitions(self._program, op):
-            if self._sums.get(name, op.index) < op.index:
-                raise LoweringError(
-                    f"op {op.type} (#{op.index}) writes {name!r} on every device: expected no op to change a gradient"
-                    " by what devices have for themselves once it has been summed over them; write another variable"
-                )
-
     def _add_sum(self, name: str, roles: Mapping[str, Any]) -> None:
         self._add(OpView("sum", {"X": self._names(name)}, {"Out": [name]}, dict(roles)))
         if self._devices.processes > 1:
             self._add(OpView("sum_over_devices", {"X": [name]}, {"Out": [name]}, dict(roles)))
+        if name not in self._sums:
+            for other in self._names(name)[1:]:
+                self._add(OpView("assign", {"X": [name]}, {"Out": [other]}, dict(roles)))
 
     # --- one device's version of an op ----------------------------------------------------------------------------
 

@@ -24,8 +24,7 @@ from lowering.engine.devices import (
     Writer,
     differs,
     on_device,
-    own_of,
-    sums_of,
+    own_and_sums,
 )
 from lowering.engine.division import Division, in_place, lookup
 from lowering.engine.runner import number_of
@@ -83,8 +82,7 @@ def spread(
         fed: what each device is fed separately.
         divided: the parameters to divide among the devices, as far as they divide equally.
     """
-    sums = sums_of(program)
-    own = own_of(program, devices, sums, fed)
+    own, sums = own_and_sums(program, devices, fed)
     block = program.blocks[0]
     kept = {
         n: [on_device(n, i, own) for i in range(devices.count)]
@@ -93,7 +91,7 @@ def spread(
     }
     division = Division.of(program, divided, devices.count, lambda op: differs(program, op, own, sums))
     writer = _Writer(program, devices, sums, own, division)
-    return SpreadProgram(writer.written(kept), own, frozenset(sums), kept, devices.count, writer.parts)
+    return SpreadProgram(writer.written(kept, fed), own, frozenset(sums), kept, devices.count, writer.parts)
 
 
 class _Writer(Writer):
@@ -115,11 +113,11 @@ class _Writer(Writer):
         self._division = division
         self.parts = dict(division.axes)
 
-    def written(self, kept: Mapping[str, list[str]]) -> ProgramView:
-        """The program of a device; see ``SpreadProgram`` for what is ``kept``."""
+    def written(self, kept: Mapping[str, list[str]], fed: Collection[str]) -> ProgramView:
+        """The program of a device; see ``SpreadProgram`` for what is ``kept``. What is ``fed`` is not taken from it."""
         outermost = self._program.blocks[0]
         reads, writes = flow(self._program, [op for op in outermost.ops if op.type not in MARKERS])
-        for name in (n for n in kept if n in reads):
+        for name in (n for n in kept if n in reads and n not in fed):
             self._op("concat", {"X": kept[name]}, _all(name), {"axis": 0})
             self._op("device_share", {"X": [_all(name)]}, name)
         for op in outermost.ops:

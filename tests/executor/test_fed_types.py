@@ -50,6 +50,26 @@ TAKEN = {
 }  # fmt: skip
 
 
+LABELS, SHARES = np.array([[1], [0]]), np.array([[0.25, 0.5, 0.25], [0.5, 0.25, 0.25]], "float32")
+NUMBERED = {
+    "classes": (lambda: layers.cross_entropy(data(), data("y", (2, 1))), np.log([[2], [2]])),
+    "classes of logits": (
+        lambda: layers.softmax_with_cross_entropy(layers.log(data()), data("y", (2, 1))), np.log([[2], [2]])
+    ),
+    "right answers": (lambda: layers.accuracy(data(), data("y", (2, 1))), [1.0]),
+    "rows": (lambda: layers.gather(data(), layers.reshape(data("y", (2, 1)), [-1])), SHARES[[1, 0]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NUMBERED)
+def test_numbers_of_classes_and_rows_may_be_declared_otherwise(case):
+    """Kernels look for integers there, whatever was declared."""
+    build, expected = NUMBERED[case]
+    result = run(build, x=SHARES, y=LABELS)
+    assert result.dtype == "float32"
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("case", TAKEN)
 def test_ops_compute_in_the_type_that_is_fed(case):
     build, fed, dtype, expected = TAKEN[case]

@@ -63,6 +63,19 @@ def conv_bn() -> tuple[Any, Any, list[Any]]:
     return loss, feed, [p]
 
 
+def own_rates() -> tuple[Any, Any, list[Any]]:
+    """One weight matrix, with decay, that each device trains at the learning rate that it is fed."""
+    x, rate = fluid.data("x", [None, 3], "float32"), layers.create_global_var([1], 0.5, "float32", True, name="rate")
+    loss = layers.mean(layers.square(layers.fc(x, 2, param_attr="w0", bias_attr=False)))
+    optimizer.SGD(rate, regularization=fluid.regularizer.L2Decay(0.1)).minimize(loss)
+
+    def feed(step: int, n: int = 8) -> dict[str, Any]:
+        rates = np.array([0.5, 0.25], "float32")[:: 1 if step % 2 else -1]
+        return {"x": _numbers(step).uniform(-1, 1, (n, 3)).astype("float32"), "rate": rates}
+
+    return loss, feed, ["w0"]
+
+
 def lstm() -> tuple[Any, Any, list[Any]]:
     w, y = fluid.data("w", [None, 1], "int64", lod_level=1), fluid.data("y", [None, 1], "float32")
     f = layers.fc(layers.embedding(w, [20, 8], param_attr="emb"), 24, param_attr="fw", bias_attr="fb")

@@ -15,7 +15,7 @@ import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.several import SeveralDevices
 from tests.parallel import divided, pipelined
-from tests.parallel.nets import conv_bn, mlp
+from tests.parallel.nets import conv_bn, mlp, own_rates
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_recordings import test_recording
 
@@ -84,7 +84,7 @@ def check_recordings() -> None:
 def check_both_ways_agree() -> None:
     """Each network trains alike in both ways, whatever the shares; and the scope is told apart from its devices."""
     cases: list[Any] = [(noisy, 2, {}), (embedded, 2, {"gradient_scale_strategy": Scale.One}), (conv_bn, 2, {})]
-    cases += [(conv_bn, 2, {"sync_batch_norm": True})]
+    cases += [(conv_bn, 2, {"sync_batch_norm": True}), (own_rates, 2, {})]
     for net, devices, settings in cases:
         spread, one = both(net, devices, **settings)
         for step, rows in enumerate([8, 7, 8]):

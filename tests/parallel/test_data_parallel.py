@@ -9,7 +9,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from tests.parallel.nets import conv_bn, lstm, mlp, start
+from tests.parallel.nets import conv_bn, lstm, mlp, own_rates, start
 
 Scale = fluid.BuildStrategy.GradientScaleStrategy
 
@@ -86,6 +86,20 @@ def test_each_device_counts_the_same_whatever_its_share(scale: str, weights: tup
     for name, found in zip(first, several.run(feed, list(first)), strict=True):
         expected = weights[0] * first[name] + weights[1] * second[name]
         np.testing.assert_allclose(found, np.concatenate([expected] * 2), rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def test_each_device_may_learn_at_a_rate_of_its_own() -> None:
+    """Their parameters part, and with them what decays and is added to the summed gradient."""
+    training = Training(own_rates, 2)
+    weights = np.stack([training.value("w0")] * 2)
+    for step in range(3):
+        feed = training.feed(step)
+        (found,) = training.run(feed, training.more, return_merged=False)
+        halves = feed["x"].reshape(2, 4, 3)
+        gradient = sum(x.T @ x @ w * 2 / 8 for x, w in zip(halves, weights, strict=True)) / 2
+        weights = np.stack([w - rate * (gradient + 0.1 * w) for w, rate in zip(weights, feed["rate"], strict=True)])
+        np.testing.assert_allclose(found, weights, rtol=1e-5, atol=1e-6)
+        assert training.value("rate") == feed["rate"][:1]
 
 
 def test_the_user_feeds_the_gradient_of_the_loss() -> None:
