@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -297,9 +298,12 @@ class DatasetFactory:
         return known[datafeed_class]()
 
 
-def feeds_of(dataset: DatasetBase) -> Iterator[Batch]:
-    """The feeds of one pass over a data set."""
-    return dataset._feeds()
+def feeds_of(dataset: DatasetBase, texts: deque[Texts] | None = None) -> Iterator[Batch]:
+    """The feeds of one pass over a data set; their texts are appended to ``texts`` as they are taken."""
+    for feed in dataset._feeds():
+        if texts is not None:
+            texts.append(feed.texts)
+        yield feed
 
 
 def shares_of(dataset: DatasetBase, count: int) -> list[Iterator[Batch]]:

@@ -334,8 +334,7 @@ class Executor:
             program.__dict__["_pipeline"] = key, pipeline
         ways = max(options["queue_size"], 1) * max(min(thread, len(dataset.filelist)), 1)
         texts: deque[Texts] = deque()
-        feeds = _noting(feeds_of(dataset), texts)
-        done = pipeline.run(global_scope() if scope is None else scope, self._device, feeds, ways)
+        done = pipeline.run(global_scope() if scope is None else scope, self._device, feeds_of(dataset, texts), ways)
         return ((texts.popleft(), values) for values in done)
 
     def infer_from_dataset(
@@ -360,13 +359,6 @@ class Executor:
 
     def _on_device(self, function: Any, *args: Any) -> Any:
         return with_x64(function, *args) if self._is_default else with_device(self._device, function, *args)
-
-
-def _noting(feeds: Iterator[Batch], texts: deque[Texts]) -> Iterator[Batch]:
-    """The feeds, whose texts are appended as they are taken."""
-    for feed in feeds:
-        texts.append(feed.texts)
-        yield feed
 
 
 def _checked_place(place: Any) -> Place:

@@ -9,7 +9,11 @@ from fluidjax.base.errors import explain
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
 from fluidjax.transpiler import collective
 from fluidjax.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
+from fluidjax.transpiler.details import UnionFind as UnionFind
 from fluidjax.transpiler.details import VarsDistributed, wait_server_ready
+from fluidjax.transpiler.details import VarStruct as VarStruct
+from fluidjax.transpiler.details import delete_ops as delete_ops
+from fluidjax.transpiler.details import find_op_by_output_arg as find_op_by_output_arg
 from fluidjax.transpiler.job import Job, Layout
 from fluidjax.transpiler.nccl2 import transpile_nccl2
 from fluidjax.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
