@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import jax
@@ -27,8 +28,10 @@ from jax import lax
 from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, take
 from lowering.values import Array, LoDArray, is_concrete
 
-# Smaller batches run in one phase: narrower windows would save less than another loop costs to compile.
+# Smaller batches run in one phase, and so do lighter steps, whose narrower windows would cost more than they save. A
+# step's work is taken to be sequences times columns squared, as in a recurrent product.
 _PHASED = 16
+WORTH = 150_000
 # Up to this many pairs of a row and a sequence, starts are computed as a sum over the sequences.
 
 
@@ -161,8 +164,10 @@ def _inverse(position: Array, valid: Array, count: int) -> Array:
     return jnp.zeros(count, jnp.int32).at[outside].set(rows, mode="drop", unique_indices=True)
 
 
-def _widths(n: int) -> list[int]:
-    return [n] if n < _PHASED else [n, -(-n // 2), -(-n // 4)]
+def _widths(n: int, carry: Any) -> list[int]:
+    """The widths of a loop's windows from one phase to the next; ``carry`` is a pytree of [n, ...]."""
+    columns = max((prod(c.shape[1:]) for c in jax.tree_util.tree_leaves(carry)), default=1)
+    return [n] if n < _PHASED or n * columns**2 < WORTH else [n, -(-n // 2), -(-n // 4)]
 
 
 def _window(buffer: Array, start: Array, width: int) -> Array:
@@ -193,7 +198,7 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
     if overwrite:
         buffers = (reads, *buffers[1:])
     state = (jnp.int32(0), jnp.int32(0), _alive(sizes, jnp.int32(0)))
-    widths = _widths(p.n)
+    widths = _widths(p.n, carry)
     for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
         carry = jax.tree_util.tree_map(lambda c, w=width: c[:w], carry)
 
@@ -230,7 +235,7 @@ def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, A
     last = jnp.max(sizes, initial=0) - 1
     alive = _alive(sizes, last)
     state = (last, total - alive, alive)
-    for width in reversed(_widths(p.n)):
+    for width in reversed(_widths(p.n, carry)):
         carry = jax.tree_util.tree_map(lambda c, w=width: _resized(c, w), carry)
 
         def more(loop: Any, width: int = width) -> Array:

@@ -104,3 +104,24 @@ def test_shifted_rows():
 def test_a_tensor_without_lod_is_named():
     with pytest.raises(ValueError, match="without LoD"):
         sequence.offsets(LoDArray(jnp.zeros((3, 2))))
+
+
+def loops(count, columns):
+    """How many loops a recurrence over ``count`` sequences runs in, and one back."""
+    off = offsets_of([1] * count)
+
+    def recur(off, x):
+        p = packing.pack(LoDArray(x, (off,)), off)
+        step = lambda carry, rows, alive: (carry + rows, (rows,))  # noqa: E731
+        back = lambda carry, rows, alive: (carry + rows, rows)  # noqa: E731
+        carry, reads = jnp.zeros((count, columns)), p.packed(x)
+        return packing.run_forward(p, step, carry, reads), packing.run_backward(p, back, carry, reads)
+
+    jaxpr = jax.make_jaxpr(recur)(off, jnp.zeros((count, columns)))
+    return [e.primitive.name for e in jaxpr.jaxpr.eqns].count("while")
+
+
+def test_windows_narrow_where_steps_are_heavy():
+    assert loops(20, 16) == 2
+    assert loops(20, 128) == 6
+    assert loops(15, 128) == 2
