@@ -1,7 +1,8 @@
 """A fleet job that goes on from its last saved model when it is started again; the launcher says who this process is.
 
-``python tests/distributed/fleet_script.py FOLDER MODE STEPS [WHO STEP]``: saves every third step; WHO is killed once,
-after trainer 0 has done that step. Trainers write the loss of each step to FOLDER, all their process ids.
+``python tests/distributed/fleet_script.py FOLDER MODE STEPS [WHO STEP [SECONDS]]``: saves every third step; WHO is
+killed once: after trainer 0 has done that step and waits there, or that many seconds later while it goes on. Trainers
+write the loss of each step to FOLDER, all their process ids.
 """
 
 import os
@@ -49,6 +50,7 @@ def reached(step):
 def die_in_time():
     while not reached(int(FATE[1])):
         time.sleep(0.01)
+    time.sleep(sum(map(float, FATE[2:])))
     (FOLDER / "died").touch()
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -82,5 +84,6 @@ with open(FOLDER / me, "a") as file:
         file.flush()
         if step % 3 == 0 and fleet.is_first_worker():
             save(step)
-        time.sleep(float(os.environ.get("PAUSE", "0")))
+        while len(FATE) == 2 and step == int(FATE[1]) and not (FOLDER / "died").exists():
+            time.sleep(0.01)
 fleet.stop_worker()

@@ -16,11 +16,13 @@ SCRIPT, STEPS = Path(__file__).with_name("fleet_script.py"), 12
 
 
 def launched(folder: Path, mode: str, *fate: str) -> dict[int, float]:
-    """The loss of each step of a job of one server and one worker, of which no process is left."""
+    """The loss of each step of a job of one server and one worker, of which no process is left.
+
+    ``fate``: who is killed, and when; see ``fleet_script.py``.
+    """
     (folder / "models").mkdir(parents=True)
     command = [sys.executable, "-m", "fluidjax", "launch", "--servers", "1", "--workers", "1", "--max-restarts", "1"]
     told = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_server_linger": "0", "OMP_NUM_THREADS": "1"}
-    told["PAUSE"] = "0.05"  # seconds after each step: the process is killed soon after the step that is meant
     script = ["--log-dir", str(folder), str(SCRIPT), str(folder), mode, str(STEPS), *fate]
     done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=240, check=False, env=told)
     assert done.returncode == 0, done.stderr + "\n".join(p.read_text() for p in folder.glob("*log.*"))
