@@ -42,7 +42,10 @@ def _ruled(rule: Rule, definition: OpDef, op: OpView, var_of: VarOf) -> dict[str
     if inputs is None or len(dtypes) != 1 or not dtypes <= {FP32, FP64}:
         return None
     attr = lambda name: op.attrs.get(name, definition.attrs[name].default)  # noqa: E731
-    shapes = rule({slot: tuple(max(d, -1) for d in v.shape) for slot, v in inputs.items()}, attr)
+    try:
+        shapes = rule({slot: tuple(max(d, -1) for d in v.shape) for slot, v in inputs.items()}, attr)
+    except ValueError:  # the op would refuse these sizes
+        shapes = None
     if shapes is None:
         return None
     found: dict[str, VarInfo] = {}

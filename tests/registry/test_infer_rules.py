@@ -81,6 +81,32 @@ def _batch_norm(rng: random.Random) -> Drawn:
     return {"X": x, **slots}, {"data_layout": layout, "is_test": rng.random() < 0.3}
 
 
+def _image(rng: random.Random) -> tuple[int, ...]:
+    return (rng.choice((-1, 2)), rng.choice((4, 4, 6)), rng.choice((5, 7, 8, -1)), rng.choice((3, 6, 9)))
+
+
+def _windows(rng: random.Random) -> dict[str, Any]:
+    return {
+        "strides": [rng.randint(1, 3), 1],
+        "paddings": rng.choice(([0, 0], [1, 2], [0, 1, 2, 1])),
+        "padding_algorithm": rng.choice(("EXPLICIT", "EXPLICIT", "SAME", "VALID")),
+        "data_format": rng.choice(("NCHW", "NCHW", "NCHW", "NHWC")),
+    }
+
+
+def _conv(rng: random.Random) -> Drawn:
+    groups = rng.choice((1, 1, 2))
+    kernel = (rng.choice((2, 4, 3)), 4 // groups, rng.choice((1, 3, 5)), rng.choice((1, 2)))
+    attrs = {"groups": groups, "dilations": [rng.choice((1, 2)), 1]}
+    return {"Input": _image(rng), "Filter": kernel}, attrs | _windows(rng)
+
+
+def _pool(rng: random.Random) -> Drawn:
+    flags = {name: rng.random() < 0.3 for name in ("global_pooling", "adaptive", "ceil_mode", "exclusive")}
+    attrs = {"ksize": [rng.randint(1, 4), 2], "pooling_type": rng.choice(("max", "avg"))}
+    return {"X": _image(rng)}, attrs | flags | _windows(rng)
+
+
 CASES: dict[str, Callable[[random.Random], Drawn]] = {
     **dict.fromkeys(("relu", "tanh", "sqrt", "abs", "square", "leaky_relu", "gelu", "mean"), _one),
     "softmax": _softmax,
@@ -92,6 +118,8 @@ CASES: dict[str, Callable[[random.Random], Drawn]] = {
     "lookup_table_v2": _looked_up,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "conv2d": _conv,
+    "pool2d": _pool,
 }
 DRAWS = 14
 

@@ -7,6 +7,7 @@ layers add a bias with elementwise_add.
 
 import jax.numpy as jnp
 
+from lowering.engine.infer_rules import by_rule
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import Geometry
@@ -36,16 +37,31 @@ def channel_back(x, data_format):
 def plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format):
     """(Input in NC... order, its Geometry)."""
     x = channel_first(input, data_format)
-    if x.shape[1] != filter.shape[1] * groups:
+    return x, _geometry(x.shape, filter.shape, strides, paddings, padding_algorithm, groups, dilations)
+
+
+def _geometry(x, filter, strides, paddings, padding_algorithm, groups, dilations):
+    """The Geometry for an input of shape ``x`` in NC... order and a filter's shape."""
+    if x[1] != filter[1] * groups:
         raise ValueError(
-            f"Input has {x.shape[1]} channels and Filter {list(filter.shape)} with groups={groups} expects "
-            f"{filter.shape[1] * groups}; make the channels equal"
+            f"Input has {x[1]} channels and Filter {list(filter)} with groups={groups} expects "
+            f"{filter[1] * groups}; make the channels equal"
         )
-    pads, dilations = kernels.resolve_padding(
-        padding_algorithm, paddings, x.shape[2:], filter.shape[2:], strides, dilations
-    )
-    axes = zip(x.shape[2:], filter.shape[2:], strides, pads, dilations, strict=True)
-    return x, Geometry(tuple(strides), tuple(windows.reached(*axis) for axis in axes), dilations, groups)
+    pads, dilations = kernels.resolve_padding(padding_algorithm, paddings, x[2:], filter[2:], strides, dilations)
+    axes = zip(x[2:], filter[2:], strides, pads, dilations, strict=True)
+    return Geometry(tuple(strides), tuple(windows.reached(*axis) for axis in axes), dilations, groups)
+
+
+_GEOMETRY = ("strides", "paddings", "padding_algorithm", "groups", "dilations")
+
+
+def _images(shapes, attr):
+    """Of images in NCHW order, of whose sizes the batch alone may be unknown."""
+    x, filter = shapes["Input"], shapes["Filter"]
+    if attr("data_format") == "NHWC" or not len(x) == len(filter) == 4 or min(x[1:] + filter) < 1:
+        return None
+    geo = _geometry(x, filter, *map(attr, _GEOMETRY))
+    return {"Output": (x[0], filter[0], *kernels.reached(x, filter, geo))} if filter[0] % geo.groups == 0 else None
 
 
 def _backward(x, filter, d_output, geo, data_format):
@@ -116,9 +132,15 @@ def conv_grad_grad(
     return _backward_twice(x, filter, doutput, (ddinput, ddfilter), geo, data_format)
 
 
-conv2d = op("conv2d", out="Output", diff="input filter bias", vendor=VENDOR_2D, lod="input", rows=Wise("input"))(
-    conv2d_rule
-)
+conv2d = op(
+    "conv2d",
+    out="Output",
+    diff="input filter bias",
+    vendor=VENDOR_2D,
+    lod="input",
+    rows=Wise("input"),
+    infer=by_rule(_images),
+)(conv2d_rule)
 depthwise_conv2d = op(
     "depthwise_conv2d",
     out="Output",
@@ -126,6 +148,7 @@ depthwise_conv2d = op(
     vendor=VENDOR_2D,
     lod="input",
     rows=Wise("input"),
+    infer=by_rule(_images),
 )(conv2d_rule)
 conv2d.grad(conv2d_grad)
 depthwise_conv2d.grad(conv2d_grad)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.engine.infer_rules import by_rule
 from lowering.ops.nn import pool_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first
@@ -114,7 +115,21 @@ def _is_max(pooling_type):
     return pooling_type == "max"
 
 
-@op(vendor="use_cudnn use_mkldnn use_quantizer", rows=WISE)
+_AXES = ("global_pooling", "adaptive", "ceil_mode", "padding_algorithm")
+
+
+def _images(shapes, attr):
+    """Of images in NCHW order, of whose sizes the batch alone may be unknown."""
+    x = shapes["X"]
+    _is_max(attr("pooling_type"))
+    if attr("data_format") == "NHWC" or len(x) != 4 or min(x[1:]) < 1:
+        return None
+    options = {name: attr(name) for name in _AXES}
+    axes = pool_axes(x[2:], attr("ksize"), attr("strides"), attr("paddings"), **options)
+    return {"Out": (*x[:2], *(axis.out for axis in axes))}
+
+
+@op(vendor="use_cudnn use_mkldnn use_quantizer", rows=WISE, infer=by_rule(_images))
 def pool2d(
     x,
     *,
