@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import uuid
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import numpy as np
 from jax._src.config import persistent_cache_min_compile_time_secs
 from jax.experimental import serialize_executable
 from jaxlib.mlir.passmanager import PassManager
+
+from fluidjax.execution.emitting import emitting_last
 
 # A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.
 _LARGE = 2**20
@@ -56,10 +59,10 @@ class Executable:
         lowered = traced.lower()
         _strip(lowered)
         if not whole:
-            return Executable(lowered.compile(), waits=waits)
+            return Executable(_compiled(lowered), waits=waits)
         _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
         with persistent_cache_min_compile_time_secs(math.inf):
-            compiled = lowered.compile()
+            compiled = _compiled(lowered)
         return Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
 
     def settle(self) -> None:
@@ -121,6 +124,11 @@ def _strip(lowered: jax.stages.Lowered) -> None:
     module: Any = lowered.compiler_ir()
     with module.context:
         PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+
+
+def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    with emitting_last() if default_device().platform == "cpu" else contextlib.nullcontext():
+        return lowered.compile()
 
 
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:

@@ -1,0 +1,81 @@
+"""XLA's thread that emits kernels gives way to those that compile them: what waits between them takes memory.
+
+On a CPU one thread of XLA, which does nothing else, optimises a program and emits its kernels; others compile them.
+Each kernel that waits holds an MLIR context of its own, more than a megabyte, and XLA keeps all contexts until the
+whole program is compiled; kernels that find one before them compiled take over its context. Emitting is the faster
+part: where both sides get the same share of a processor, more than half of the kernels wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+# A tenth of the others' share of a processor that both want, as long as the others want it.
+_LOWER = 10
+# Nanoseconds of work that tell a thread which works from one that woke up, and before which no kernel is compiled.
+_ENOUGH, _EARLY = 3_000_000, 20_000_000
+_LOOK = 0.005  # seconds from one look at the threads to the next
+
+_found = threading.Event()
+
+
+@contextlib.contextmanager
+def emitting_last() -> Iterator[None]:
+    """Within it, a program is compiled for the CPU; the first time, the thread that emits is found and set back.
+
+    XLA does not name the thread. It is the one that works first, while the caller waits. Where others work too, or the
+    system does not say what threads do, nothing changes.
+    """
+    if _found.is_set() or sys.platform != "linux":
+        yield
+        return
+    before, done = _worked(), threading.Event()
+    watcher = threading.Thread(target=_watch, args=(before, done), name="fluidjax-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _watch(before: dict[int, int], done: threading.Event) -> None:
+    emitting, over = None, False
+    while not over and not _found.is_set():
+        over = done.wait(_LOOK)
+        work = {thread: spent - before.get(thread, 0) for thread, spent in _worked().items()}
+        compiling = any(work[thread] >= _ENOUGH for thread in work.keys() - before.keys())
+        emitting = emitting or _first({t: w for t, w in work.items() if t in before}, late=compiling)
+        # A thread inherits the priority of the one that makes it: the first compilation makes those that compile.
+        if emitting and (over or compiling):
+            return _set_back(emitting)
+
+
+def _first(work: dict[int, int], *, late: bool) -> int | None:
+    """The one thread that works; None where that is not clear: after the first moments others may just compile."""
+    thread, total = max(work, key=work.__getitem__, default=None), sum(work.values())
+    if thread is None or work[thread] < _ENOUGH or 5 * work[thread] < 4 * total:
+        return None
+    return thread if late or total <= _EARLY else None
+
+
+def _set_back(thread: int) -> None:
+    with contextlib.suppress(OSError):  # it may have ended
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + _LOWER)
+        _found.set()
+
+
+def _worked() -> dict[int, int]:
+    """How long each thread has worked, in nanoseconds; without those of Python, and where the system says it."""
+    own = {str(thread.native_id) for thread in threading.enumerate()}
+    found = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/task"):
+            if name not in own:
+                with contextlib.suppress(OSError), open(f"/proc/self/task/{name}/schedstat") as file:
+                    found[int(name)] = int(file.read().split()[0])
+    return found
