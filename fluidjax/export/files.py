@@ -178,7 +178,14 @@ def _symbol(name: str, at: int, size: int) -> str:
 def _exported(function: JaxFunction, parameters: Any, shapes: Any, platforms: Sequence[str]) -> bytes:
     kinds = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), parameters)
     step = jax.jit(lambda weights, inputs: function(weights, inputs))
-    return bytes(export.export(step, platforms=list(platforms))(kinds, shapes).serialize())
+    try:
+        return bytes(export.export(step, platforms=list(platforms))(kinds, shapes).serialize())
+    except NotImplementedError as error:
+        what = "the program computes with what XLA does not have on every platform"
+        told = str(error).strip().splitlines()[0]
+        raise ExportError(
+            explain(what, f"primitives of {', '.join(platforms)}", told, "name fewer --platforms")
+        ) from error
 
 
 @contextlib.contextmanager

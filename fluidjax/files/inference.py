@@ -124,7 +124,12 @@ def deployable(program: Program, feed_names: Sequence[str], fetch_names: Sequenc
             block._remove_op(index)
     for name in feed_names:
         block.var(name)
-    program = program._prune_with_input(list(feed_names), list(fetch_names))._inference_optimize(prune_read_op=True)
+    program = program._prune_with_input(list(feed_names), list(fetch_names))
+    return with_feeds_and_fetches(program._inference_optimize(prune_read_op=True), feed_names, fetch_names)
+
+
+def with_feeds_and_fetches(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:
+    """The same program, with feed and fetch ops put around it."""
     prepend_feed_ops(program, feed_names)
     append_fetch_ops(program, fetch_names)
     return program

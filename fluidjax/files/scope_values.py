@@ -78,10 +78,14 @@ def check_fits(var: Variable, value: Value, label: str) -> None:
 
 
 def check_array_fits(var: Variable, shape: tuple[int, ...], dtype: np.dtype, label: str) -> None:
-    """MismatchError unless dtype and shape are those that the program declares (-1 is any size)."""
+    """MismatchError unless dtype and shape are those that the program declares (-1 is any size).
+
+    Paddle 2's quantisation declares the scales of N channels as [N] and saves them as [1, N]: dims of 1 do not count.
+    """
     declared = tuple(var.shape)
     expected = to_numpy_dtype(var.dtype)
-    if declared and not _fits(declared, shape):
+    newer = var.block.program.proto.version.version >= PADDLE_2
+    if declared and not (_fits(declared, shape) or (newer and _fits(_long(declared), _long(shape)))):
         raise MismatchError(
             explain(
                 f"{label}: the shape of {var.name!r} does not match",
@@ -106,6 +110,10 @@ def _fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     if not shape:
         return all(d in (-1, 1) for d in declared)
     return len(declared) == len(shape) and all(d in (-1, s) for d, s in zip(declared, shape, strict=True))
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _stored_short(var: Variable, dtype: np.dtype) -> bool:

@@ -79,20 +79,27 @@ def _needed_ops(
     program: Program,
     wanted: Collection[str],
     wanted_ops: Sequence[Operator],
-    feeds: Collection[str],
+    feeds: frozenset[str],
 ) -> tuple[list[Operator], set[str]]:
-    """The ops of block 0 needed for `wanted`, in order, and the names required before the first op."""
+    """The ops of block 0 needed for `wanted`, in order, and the names required before the first op.
+
+    What is fed needs no op. In programs of Paddle 2, an op that goes on from a fed value and writes it anew, as loops
+    of converted Python do, is needed all the same; Paddle 1.8 drops it.
+    """
     view = program_view(program)
-    needed = {name for name in wanted if name not in feeds}
+    satisfied = frozenset() if view.newer else feeds
+    needed = {name for name in wanted if name not in satisfied}
     always = {id(op) for op in wanted_ops}
     kept: list[Operator] = []
     for op, flow in reversed(list(zip(program.global_block().ops, view.blocks[0].ops, strict=True))):
         is_training = bool(op._attr_map.get(names.OP_ROLE, 0) & OpRole.Optimize)
-        if id(op) not in always and (not needed.intersection(definitions(view, flow)) or (is_training and wanted_ops)):
+        reads = set(uses(view, flow))
+        gives = needed.intersection(definitions(view, flow)) - (feeds - reads)
+        if id(op) not in always and (not gives or (is_training and wanted_ops)):
             continue
         kept.append(op)
         needed.difference_update(kills(view, flow))
-        needed.update(name for name in uses(view, flow) if name not in feeds)
+        needed |= reads - satisfied
     kept.reverse()
     return kept, needed
 

@@ -48,4 +48,4 @@ def optimized(
     read = {name for block in found.program.blocks for op in block.ops for name in op.input_arg_names}
     if not read.issuperset(feeds):
         return program, scope
-    return inference.deployable(found.program, feeds, fetches), found.scope
+    return inference.with_feeds_and_fetches(found.program, feeds, fetches), found.scope

@@ -12,7 +12,8 @@ from fluidjax.ir.rewriter import Rewriter, first
 def dead_code(r: Rewriter) -> int:
     """Remove ops and variables that no fetch depends on."""
     before = len(r.ops)
-    r.program = pruned(r.program, list(r.feeds), list(r.fetches))
+    # Not by the feeds: a loop may go on from a fed value and write it anew.
+    r.program = pruned(r.program, [], list(r.fetches))
     r.refresh()
     return before - len(r.ops)
 

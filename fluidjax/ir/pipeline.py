@@ -74,6 +74,7 @@ def optimize(
             tensor = own.var(var.name).get_tensor()
             tensor.set(np.array(held.get_tensor()), CPUPlace())
             tensor.set_lod(held.get_tensor().lod())
+    _drop_feeds(copied)
     rewriter = Rewriter(copied, own, feeds, fetches)
     steps = []
     for name in names:
@@ -82,3 +83,10 @@ def optimize(
         steps.append(Step(name, found, before, len(rewriter.ops)))
     cleaning.dead_code(rewriter)
     return Optimized(rewriter.program, own, tuple(steps))
+
+
+def _drop_feeds(program: Program) -> None:
+    block = program.global_block()
+    for at in reversed(range(len(block.ops))):
+        if block.ops[at].type == "feed":
+            block._remove_op(at)

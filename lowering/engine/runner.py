@@ -138,7 +138,7 @@ class Runner:
                 raise NeedsExact(message).asked_by(op) from error
             raise OpError(message) from error
         if self.program.newer:
-            results = {name: in_declared_rank(self.program, op, name, value) for name, value in results.items()}
+            results = {name: in_declared_rank(self.program, op, name, value, env) for name, value in results.items()}
         if self.interpret:
             results = {name: _settled(value) for name, value in results.items()}
         if self.after_op is not None:
@@ -274,11 +274,12 @@ def number_of(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) -> Any:
+def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any, env: Mapping[str, Any]) -> Any:
     """A single number in a program of Paddle 2 as [] or [1], whichever its variable declares.
 
     Fluid's ops return [1]; since Paddle 2.5 the same ops return a scalar, and nothing marks the difference.
-    What a host op counts may be undeclared, since Paddle infers no shape for it: it is returned unchanged.
+    What a host op counts may be undeclared, since Paddle infers no shape for it: it is returned unchanged, and so is
+    what is computed from it.
     """
     if getattr(value, "ndim", 2) > 1 or getattr(value, "size", 0) != 1:
         return value
@@ -286,10 +287,16 @@ def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any) ->
     if var is None or var.type != LOD_TENSOR:
         return value
     scalar = program.has_scalars and var.shape == ()
-    if scalar and get_op(op.type).kind == "host":
+    if scalar and (get_op(op.type).kind == "host" or any(_undeclared(program, op, n, env) for n in op.input_names())):
         return value
     dims = () if scalar else (1,)
     return value if value.shape == dims or not isinstance(value, (jax.Array, np.ndarray)) else value.reshape(dims)
+
+
+def _undeclared(program: ProgramView, op: OpView, name: str, env: Mapping[str, Any]) -> bool:
+    """Whether a value has a dim though its variable is declared a scalar."""
+    var = program.find_var(op.block_idx, name)
+    return var is not None and var.type == LOD_TENSOR and var.shape == () and getattr(env.get(name), "ndim", 0) == 1
 
 
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:

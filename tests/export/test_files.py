@@ -76,3 +76,14 @@ def test_ragged_inputs_are_refused(tmp_path):
     )
     with pytest.raises(ExportError, match=r"no shape: \['words'\]"):
         model.write(str(tmp_path / "out"), "stablehlo")
+
+
+def test_what_a_platform_lacks_is_told(tmp_path):
+    x = fluid.data("x", [2, 2])
+    block = fluid.default_main_program().global_block()
+    values, parts = (block.create_var(name=name, shape=[2], dtype="float32") for name in ("values", "parts"))
+    block.append_op(type="eigvals", inputs={"X": x}, outputs={"Out": values})
+    block.append_op(type="real", inputs={"X": values}, outputs={"Out": parts})
+    model = save(tmp_path / "model", ["x"], [parts + fluid.layers.create_parameter([2], "float32")])
+    with pytest.raises(ExportError, match="eig"):
+        model.write(str(tmp_path / "out"), "stablehlo")

@@ -164,4 +164,6 @@ def test_texts():
     assert [float(number_text(np.float64(x))) for x in (0.1, 1 / 3, 1e300)] == [0.1, 1 / 3, 1e300]
     assert split_top("a, (b, c), 'd, e', f[g, h]") == ["a", "(b, c)", "'d, e'", "f[g, h]"]
     long = f"y = f({', '.join(f'argument_{i}' for i in range(20))})"
-    assert ast.dump(ast.parse("\n".join(lines_of(long, 0)))) == ast.dump(ast.parse(long))
+    held = f"y = {'a' * 60} + ({'b' * 30} @ {'c' * 30})"
+    for text in (long, held, held[:-1] + ",)"):
+        assert ast.dump(ast.parse("\n".join(lines_of(text, 0)))) == ast.dump(ast.parse(text))

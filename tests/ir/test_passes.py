@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax.command import cli
+from fluidjax.inference import passes
 from fluidjax.ir import PASSES, optimize
 from tests.golden.passes import TOLERANCE, Job
 from tests.golden.recordings import DATA
@@ -176,3 +177,18 @@ def job(name):
 @given(st.sampled_from(NETWORKS), st.lists(st.sampled_from(sorted(PASSES)), unique=True, min_size=1))
 def test_any_passes_in_any_order_leave_networks_as_they_are(name, passes):
     assert job(name).check(passes)[1] <= TOLERANCE
+
+
+def test_a_loop_that_goes_on_from_a_fed_value_stays():
+    x, i, n = fluid.data("x", [1]), layers.fill_constant([1], "float32", 0), layers.fill_constant([1], "float32", 3)
+    more = layers.less_than(i, n)
+    loop = layers.While(more)
+    with loop.block():
+        layers.assign(x * 2.0 + 1.0, x)
+        layers.increment(i)
+        layers.less_than(i, n, cond=more)
+    found, optimized = run({"x": np.ones(1, "float32")}, [layers.scale(x, 1.5)])
+    assert "while" in found
+    program, _ = passes.optimized(optimized.program, ["x"], optimized.program.global_block().ops[-1].output("Out"),
+                                  optimized.scope, ["fc_fuse_pass"])  # fmt: skip
+    assert types(program) == ["feed", *found, "fetch"]

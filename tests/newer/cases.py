@@ -983,3 +983,29 @@ case(
     s=values(1, 3, 2, 2, low=0.0, high=1.0),
     d=values(1, 12, 2, 2, low=-0.2, high=0.2),
 )
+
+# ---- volumes, triangles, sums ----
+
+V12345, G12223 = values(1, 2, 3, 4, 5), values(1, 2, 2, 2, 3, low=-1.2, high=1.2)
+for _mode in ("bilinear", "nearest"):
+    for _padding in ("zeros", "border", "reflection"):
+        case(
+            f"grid_sample_3d_{_mode}_{_padding}",
+            lambda p, x, g, m=_mode, pad=_padding: p.nn.functional.grid_sample(
+                x, g, m, pad, align_corners=m == "nearest"
+            ),
+            _padding != "reflection",
+            x=V12345,
+            g=G12223,
+        )
+for _align in (True, False):
+    case(
+        f"affine_grid_3d_{_align}",
+        lambda p, t, a=_align: p.nn.functional.affine_grid(t, [2, 3, 4, 2, 3], align_corners=a),
+        t=values(2, 3, 4),
+    )
+case("triu_indices", lambda p, x: [x * 1, p.triu_indices(3, 4, 1), p.triu_indices(4, 3, -1)], x=X23)
+case("dot_rows", lambda p, x, y: p.dot(x, y), x=X23, y=values(2, 3, seed=1))
+case("sum_of_booleans", lambda p, x: [p.sum(x > 0), p.sum(x > 0, 1, keepdim=True)], False, x=X23)
+for _number, _kind in enumerate(("sum", "mean", "none")):
+    case(f"identity_loss_{_kind}", lambda p, x, n=_number: p.incubate.identity_loss(x, n), x=X23)

@@ -146,6 +146,42 @@ def test_quantised_weights_are_integers_in_the_file(tmp_path) -> None:
     np.testing.assert_allclose(y, weights * scales[:, None] / 127, rtol=1e-6)
 
 
+def test_scales_of_channels_may_be_saved_as_a_row(tmp_path) -> None:
+    weights, scales = np.array([[127, -127, 0], [64, 1, 2]], "int8"), np.array([[1, 2]], "float32")
+    exe = fluid.Executor(fluid.CPUPlace())
+    held = tmp_path / "held"
+    with fluid.scope_guard(fluid.Scope()):
+        held.write_bytes(b"".join(chunk for array in (scales, weights) for chunk in encode(DenseValue(array))))
+        fluid.io.load_persistables(exe, str(tmp_path), quantised(2006002), "held")
+        (y,) = exe.run(quantised(2006002), fetch_list=["y"])
+        longer = np.ones((1, 3), "float32")
+        held.write_bytes(b"".join(chunk for array in (longer, weights) for chunk in encode(DenseValue(array))))
+        with pytest.raises(ValueError, match="shape of 's' does not match"):
+            fluid.io.load_persistables(exe, str(tmp_path), quantised(2006002), "held")
+    np.testing.assert_allclose(y, weights * scales.reshape(2, 1) / 127, rtol=1e-6)
+
+
+def test_a_loop_that_goes_on_from_a_fed_value_is_saved(tmp_path) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x, i, n = fluid.data("x", [1]), *(fluid.layers.fill_constant([1], "float32", v) for v in (0, 3))
+        more = fluid.layers.less_than(i, n)
+        loop = fluid.layers.While(more)
+        with loop.block():
+            fluid.layers.assign(x * 2.0 + 1.0, x)
+            fluid.layers.increment(i)
+            fluid.layers.less_than(i, n, cond=more)
+        one = fluid.layers.create_global_var([1], 1.0, "float32", persistable=True, name="one")
+        out = x * one
+        main.proto.version.version = 2006002
+        exe = fluid.Executor(fluid.CPUPlace())
+        fluid.global_scope().var("one").get_tensor().set(np.ones(1, "float32"), fluid.CPUPlace())
+        static.save_inference_model(str(tmp_path / "m"), [x], [out], exe, program=main)
+        program, feeds, fetches = static.load_inference_model(str(tmp_path / "m"), exe)
+        (y,) = exe.run(program, {feeds[0]: np.ones(1, "float32")}, fetches)
+    assert y.tolist() == [15]
+
+
 def drawn(type: str, x: np.ndarray, **attrs) -> np.ndarray:
     """What a random op of Paddle 2 draws."""
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):

@@ -124,8 +124,12 @@ def lines_of(statement: str, indent: int) -> list[str]:
     if opened < 0:
         return [space + statement]
     end = statement[len(statement.rstrip(":")) :]
-    inner = split_top(statement[opened + 1 : len(statement) - len(end) - 1])
-    body = [line for part in inner for line in lines_of(part, indent + 4)[:-1] + [lines_of(part, indent + 4)[-1] + ","]]
+    text = statement[opened + 1 : len(statement) - len(end) - 1]
+    inner = split_top(text)
+    # A comma after what brackets only hold together would make it a tuple.
+    comma = "" if len(inner) == 1 and not text.rstrip().endswith(",") else ","
+    parts = [lines_of(part, indent + 4) for part in inner]
+    body = [line for part in parts for line in (*part[:-1], part[-1] + comma)]
     return [f"{space}{statement[: opened + 1]}", *body, f"{space}){end}"]
 
 

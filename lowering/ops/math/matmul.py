@@ -10,6 +10,7 @@ from lowering.engine.infer_rules import by_rule
 from lowering.loops.contractions import contraction, over_rows
 from lowering.ops import fitting
 from lowering.ops.shared import transpose_of
+from lowering.program import PADDLE_2_5
 from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
 
@@ -174,14 +175,15 @@ def addmm(input, x, y, *, Alpha: float = 1.0, Beta: float = 1.0):
 
 
 @op(lod=None, rows=WISE)
-def dot(x, y):
-    """Out = sum of X * Y over the last dimension, which is kept with size 1."""
-    return jnp.sum(x * y, axis=-1, keepdims=True, dtype=x.dtype)
+def dot(x, y, *, ctx):
+    """Out = sum of X * Y over the last dimension, which is kept with size 1 before Paddle 2.5."""
+    return jnp.sum(x * y, axis=-1, keepdims=ctx.release < PADDLE_2_5, dtype=x.dtype)
 
 
 @dot.grad
 def _(x, y, d_out):
-    return d_out * y, d_out * x
+    each = d_out.reshape(*x.shape[:-1], 1)
+    return each * y, each * x
 
 
 @op(lod=None, grad="vjp", reads="x y")

@@ -126,8 +126,9 @@ def _(x: Meta, d_out):
 
 @reduction()
 def reduce_sum(x, axes, keep_dim, out_dtype):
-    """Out = sum of X over ``dim``; [1] when nothing is left."""
-    return _sum(_cast(masked(x, axes, 0), out_dtype), axes, keep_dim)
+    """Out = sum of X over ``dim``; [1] when nothing is left. Booleans, which only Paddle 2 sums, count as int64."""
+    data = _cast(masked(x, axes, 0), out_dtype)
+    return _sum(data.astype(jnp.int64) if data.dtype == bool else data, axes, keep_dim)
 
 
 def _sum(data, axis, keepdims):

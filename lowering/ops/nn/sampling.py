@@ -1,5 +1,8 @@
 """Sampling images at real coordinates: grid_sampler, affine_grid, deformable_conv(_v1), deformable_psroi_pooling."""
 
+import itertools
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,24 +17,25 @@ from lowering.registry import WISE, Wise, op
 from lowering.values import LoDArray, concrete
 
 
-def corner(image, row, col, inside):
-    """image[c, row, col] for integer positions [...]: [c, ...], 0 where not `inside`."""
-    rows, cols = jnp.clip(row, 0, image.shape[1] - 1), jnp.clip(col, 0, image.shape[2] - 1)
-    return jnp.where(inside, jnp.asarray(image)[:, rows, cols], 0)
+def pixels(image, at):
+    """image[c, at...] for an integer position along each spatial axis [...]: [c, ...], 0 where one is outside."""
+    sizes = image.shape[1:]
+    inside = True
+    for position, size in zip(at, sizes, strict=True):
+        inside = inside & (position >= 0) & (position < size)
+    clipped = (jnp.clip(position, 0, size - 1) for position, size in zip(at, sizes, strict=True))
+    return jnp.where(inside, jnp.asarray(image)[:, *clipped], 0)
 
 
-def bilinear(image, y, x):
-    """image [c, H, W] at real positions y, x [...]: [c, ...]; pixels outside the image count as zeros."""
-    height, width = image.shape[1:]
-    y0, x0 = jnp.floor(y), jnp.floor(x)
-    fy, fx = y - y0, x - x0
-    row, col = y0.astype(jnp.int32), x0.astype(jnp.int32)
+def linear(image, *at):
+    """image [c, H, W] (or [c, D, H, W]) at real positions y, x [...]: [c, ...]; what is outside counts as zeros."""
+    first = [jnp.floor(position) for position in at]
+    part = [position - low for position, low in zip(at, first, strict=True)]
+    cell = [low.astype(jnp.int32) for low in first]
     total = 0
-    for dy, wy in ((0, 1 - fy), (1, fy)):
-        for dx, wx in ((0, 1 - fx), (1, fx)):
-            r, c = row + dy, col + dx
-            inside = (r >= 0) & (r < height) & (c >= 0) & (c < width)
-            total = total + wy * wx * corner(image, r, c, inside)
+    for step in itertools.product((0, 1), repeat=len(at)):
+        weights = (f if d else 1 - f for d, f in zip(step, part, strict=True))
+        total = total + math.prod(weights) * pixels(image, [low + d for low, d in zip(cell, step, strict=True)])
     return total
 
 
@@ -57,13 +61,16 @@ def _held(at, size, padding_mode, align_corners):
     return jnp.where(at < 0, 0, jnp.where(at > size - 1, size - 1, at))
 
 
-def _nearest(image, y, x):
-    row, col = jnp.round(y).astype(jnp.int32), jnp.round(x).astype(jnp.int32)
-    inside = (row >= 0) & (row < image.shape[1]) & (col >= 0) & (col < image.shape[2])
-    return corner(image, row, col, inside)
+def _nearest(image, *at):
+    """The nearest pixel; of volumes zero at positions that are themselves outside, as Paddle has it."""
+    found = pixels(image, [jnp.round(position).astype(jnp.int32) for position in at])
+    if len(at) == 2:
+        return found
+    inside = [(position >= 0) & (position <= size - 1) for position, size in zip(at, image.shape[1:], strict=True)]
+    return jnp.where(math.prod(inside), found, 0)
 
 
-_SAMPLED = {"bilinear": bilinear, "nearest": _nearest}
+_SAMPLED = {"bilinear": linear, "nearest": _nearest}
 
 
 @op(
@@ -73,16 +80,17 @@ _SAMPLED = {"bilinear": bilinear, "nearest": _nearest}
 def grid_sampler(x, grid, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True):
     """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zero outside.
 
-    Paddle 2 may use the ``nearest`` pixel, clamp positions at the ``border`` or mirror them (``reflection``), and
-    without ``align_corners``, -1 and 1 are the outer edges of the first and last pixels.
+    Paddle 2 has volumes, too (Grid [N, D, H, W, 3]), and may use the ``nearest`` pixel, clamp positions at the
+    ``border`` or mirror them (``reflection``); without ``align_corners``, -1 and 1 are the outer edges of the first and
+    last pixels.
     """
     if mode not in _SAMPLED or padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(f"mode is {mode!r}, padding_mode {padding_mode!r}; expected bilinear or nearest, and zeros,"
                          " border or reflection; set one of them")  # fmt: skip
-    height, width = x.shape[2:]
-    col = _held(_unnormalized(grid[..., 0], width, align_corners), width, padding_mode, align_corners)
-    row = _held(_unnormalized(grid[..., 1], height, align_corners), height, padding_mode, align_corners)
-    return jax.vmap(_SAMPLED[mode])(x, row, col)
+    sizes = x.shape[:1:-1]
+    at = [_unnormalized(grid[..., i], size, align_corners) for i, size in enumerate(sizes)]
+    held = [_held(position, size, padding_mode, align_corners) for position, size in zip(at, sizes, strict=True)]
+    return jax.vmap(_SAMPLED[mode])(x, *reversed(held))
 
 
 @grid_sampler.fits
@@ -94,21 +102,22 @@ def _(x, grid):
 
 
 def _base_grid(output_shape, output_shape_tensor, dtype, align_corners):
-    """Homogeneous positions (x, y, 1) [H, W, 3] over [-1, 1]; of pixels' centres without align_corners."""
+    """Homogeneous positions (x, y, 1) [H, W, 3], or (x, y, z, 1), over [-1, 1]; of centres without align_corners."""
     shape = output_shape
     if output_shape_tensor is not None:
         shape = [int(v) for v in concrete(output_shape_tensor, "OutputShape").reshape(-1)]
-    height, width = shape[2:]
     shrink = lambda n: 1 if align_corners else (n - 1) / n  # noqa: E731
     span = lambda n: jnp.linspace(-1, 1, n, dtype=dtype) * shrink(n) if n > 1 else jnp.full(1, -1, dtype)  # noqa: E731
-    x, y = jnp.meshgrid(span(width), span(height))
-    return jnp.stack([x, y, jnp.ones_like(x)], axis=-1)
+    axes = jnp.meshgrid(*map(span, shape[2:]), indexing="ij")[::-1]
+    return jnp.stack([*axes, jnp.ones_like(axes[0])], axis=-1)
 
 
 def _infer_affine_grid(op, var_of):
     """The batch of Theta; Fluid leaves the image's sides open also where they are attributes."""
     theta = var_of(op.inputs["Theta"][0])
-    return {op.outputs["Output"][0]: VarInfo((theta.shape[0], -1, -1, 2), theta.dtype, theta.lod_level)}
+    rank = theta.shape[1]
+    shape = (theta.shape[0], *[-1] * rank, rank)
+    return {op.outputs["Output"][0]: VarInfo(shape, theta.dtype, theta.lod_level)}
 
 
 @op(
@@ -118,13 +127,13 @@ def _infer_affine_grid(op, var_of):
 def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = (), align_corners: bool = True):
     """Output[n, h, w] = Theta[n] (x, y, 1), with x and y from -1 to 1 over an image of output_shape [N, C, H, W]."""
     base = _base_grid(output_shape_, output_shape, theta.dtype, align_corners)
-    return jnp.einsum("hwk,njk->nhwj", base, theta)
+    return jnp.einsum("...k,njk->n...j", base, theta)
 
 
 @affine_grid.grad(rows=Wise("d_output"))
 def _(d_output, output_shape=None, *, output_shape_, align_corners):
     base = _base_grid(output_shape_, output_shape, d_output.dtype, align_corners)
-    return jnp.einsum("nhwj,hwk->njk", d_output, base)
+    return jnp.einsum("n...j,...k->njk", d_output, base)
 
 
 def _deformable_positions(offset, x_shape, k, strides, pads, dilations, groups):
@@ -147,7 +156,7 @@ def deformable(x, offset, mask, filter, strides, paddings, dilations, groups, de
         raise ValueError(f"Offset covers {list(offset.shape[2:])} positions and the output has {out}; make them equal")
     y, xs = _deformable_positions(offset, x.shape, k, strides, pads, dilations, deformable_groups)
     grouped = x.reshape(n, deformable_groups, c // deformable_groups, *x.shape[2:])
-    columns = jax.vmap(jax.vmap(bilinear))(grouped, y, xs)
+    columns = jax.vmap(jax.vmap(linear))(grouped, y, xs)
     if mask is not None:
         columns = columns * mask.reshape(n, deformable_groups, 1, k[0] * k[1], *out)
     columns = columns.reshape(n, groups, (c // groups) * k[0] * k[1], -1)

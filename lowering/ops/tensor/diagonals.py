@@ -34,16 +34,16 @@ def diagonal(input, *, offset: int = 0, axis1: int = 0, axis2: int = 1):
     return jnp.diagonal(input, offset, axis1, axis2)
 
 
-def _triangle(name: str, fn) -> None:
-    def rule(*, rows: int = 0, cols: int = 0, offset: int = 0, dtype: int = 3):
-        return jnp.stack(fn(rows, offset, cols)).astype(to_numpy(dtype))
-
-    rule.__doc__ = f"out [2, N] = the rows and columns of a matrix's triangle, as NumPy's {name} has them."
-    op(name, out="out", lod=None)(rule)
+@op(out="out", lod=None)
+def tril_indices(*, rows: int = 0, cols: int = 0, offset: int = 0, dtype: int = 3):
+    """out [2, N] = the rows and columns of a matrix's lower triangle, as NumPy's tril_indices has them."""
+    return jnp.stack(jnp.tril_indices(rows, offset, cols)).astype(to_numpy(dtype))
 
 
-_triangle("tril_indices", jnp.tril_indices)
-_triangle("triu_indices", jnp.triu_indices)
+@op(out="out", lod=None)
+def triu_indices(*, row: int = 0, col: int = 0, offset: int = 0, dtype: int = 3):
+    """out [2, N] = the rows and columns of a matrix's upper triangle, as NumPy's triu_indices has them."""
+    return jnp.stack(jnp.triu_indices(row, offset, col)).astype(to_numpy(dtype))
 
 
 @op("fill_diagonal", grad="vjp", reads="x")
