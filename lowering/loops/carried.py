@@ -48,7 +48,9 @@ def abstract(value: Any) -> Any:
 
 
 def _dtype(value: Any) -> Any:
-    return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    """The type that a value has once it is traced: host values of 64 bits have 32 where JAX has."""
+    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def zeros(template: Any) -> Any:
@@ -107,12 +109,12 @@ def _join_lod(a: LoDArray, b: LoDArray) -> Any:
     ragged = a.shape != b.shape or a.padded or b.padded
     lod = _join_offsets(a, b)
     if not ragged and not lod:
-        return jax.ShapeDtypeStruct(a.shape, a.dtype)
+        return jax.ShapeDtypeStruct(a.shape, _dtype(a.data))
     count = jax.ShapeDtypeStruct((), np.dtype(np.int32))
     grown = any(x.shape != y.shape for x, y in zip(a.lod, b.lod, strict=False))
     several = a.nseq is not None or b.nseq is not None or grown
     longest = tuple(max(p) for p in zip(a.longest, b.longest, strict=False)) if a.longest and b.longest else ()
-    data = jax.ShapeDtypeStruct((max(a.capacity, b.capacity), *a.shape[1:]), a.dtype)
+    data = jax.ShapeDtypeStruct((max(a.capacity, b.capacity), *a.shape[1:]), _dtype(a.data))
     return LoDArray(data, lod, count if ragged else None, count if several and lod else None, longest)
 
 

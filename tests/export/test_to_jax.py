@@ -251,8 +251,9 @@ def test_what_cannot_leave_says_so(classifier):
         to_jax(fluid.default_main_program(), fetches=[out])
 
 
-def test_a_call_with_arrays_pads_as_a_compiled_one():
-    """A recurrence gives rows beside those of another ragged input, whether it is compiled or not."""
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_call_with_arrays_pads_as_a_compiled_one(wide):
+    """A recurrence gives rows beside those of another ragged input, whether it is compiled or not, in 32 bits too."""
     x, y = (fluid.data(name, [None, 2], lod_level=1) for name in "xy")
     recurrence = fluid.layers.DynamicRNN()
     with recurrence.block():
@@ -264,7 +265,7 @@ def test_a_call_with_arrays_pads_as_a_compiled_one():
     out = fluid.layers.square_error_cost(recurrence(), y)
     function, parameters = to_jax(fluid.default_main_program(), ["x", "y"], [out])
     rows = np.arange(10, dtype="float32").reshape(5, 2)
-    with jax.enable_x64(True):
+    with jax.enable_x64(wide):
         given = {"x": ragged(rows, [[3, 2]]), "y": ragged(rows + 1, [[3, 2]])}
         (plain,), (compiled,) = function(parameters, given), jax.jit(function)(parameters, given)
     sums = np.concatenate([rows[:3].cumsum(0), rows[3:].cumsum(0)])
