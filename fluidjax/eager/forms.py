@@ -33,9 +33,14 @@ def kernel_of_form(
     kernel.given = {k: list(v) if v.__class__ is list else v for k, v in attrs.items()}
     if not definition.inplace and not declared and (not kernel.movable or type == "slice"):
         _forms[form] = kernel
-    if all(source < 0 for source in aliases) and not declared and not definition.updates:
+    if all(source < 0 for source in aliases) and not definition.updates and _as_first(declared, ins):
         kernel.given_fresh = kernel.given
     return kernel
+
+
+def _as_first(declared: Sequence[VarType], ins: Sequence[Any]) -> bool:
+    """Whether results are declared as the first input is, as layers do for fresh variables, if at all."""
+    return not declared or (bool(ins) and all(dtype == ins[0].dtype for dtype in declared))
 
 
 def aliases_of(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[int, ...]:

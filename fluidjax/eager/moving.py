@@ -13,6 +13,8 @@ def moves(kernel: Kernel, point: Point) -> bool:
     """Whether ops like this one came at this place with other numbers, more than a few."""
     rest = tuple([(name, freeze(value)) for name, value in kernel.attrs.items() if name not in _NUMBERS])
     family = kernel.type, kernel.ins, kernel.outs, rest
+    if point.numbers is None:
+        point.numbers = {}
     seen = point.numbers.setdefault(family, set())
     if len(seen) <= CLOSED:
         seen.add(tuple([value for name, value in kernel.attrs.items() if name in _NUMBERS]))

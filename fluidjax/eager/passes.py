@@ -70,11 +70,11 @@ class Known(NamedTuple):
         nodes = self._walk(root._place[0], reads)
         if nodes is None or not self.stretch.register(recorder, reads):
             return False
-        variables = [root if at < 0 else nodes[at].inputs[i] for at, i, *_ in self.gradients]
+        variables = [root if at < 0 else nodes[at].inputs[i] for at, i, _, _, _ in reversed(self.gradients)]
         for node in nodes:
             node.passed = True
-            if not retain:
-                node.free()
+            if not retain:  # as ``free`` does: a call for each node takes longer than the rest
+                node.freed, node.inputs, node.parents, node.saved = True, (), (), None
         recorder.extend(self.stretch.end)
         self._give(recorder, reads, variables)
         return True
@@ -114,11 +114,12 @@ class Known(NamedTuple):
         return nodes if len(set(map(id, leaves))) == len(leaves) else None
 
     def _give(self, recorder: Recorder, reads: list[Any], variables: list[Any]) -> None:
-        """Give the variables that somebody holds their gradients."""
+        """Give the variables that somebody holds their gradients; the first variable is the last of the list."""
         made: dict[int, Value] = {}
-        for n, (_, _, code, spec, source) in enumerate(self.gradients):
-            var, variables[n] = variables[n], None
-            if sys.getrefcount(var) <= 2:  # held here alone
+        count = sys.getrefcount
+        for _, _, code, spec, source in self.gradients:
+            var = variables.pop()
+            if count(var) <= 2:  # held here alone
                 continue
             if source is not None:
                 var._grad = value_at(source, reads)

@@ -62,11 +62,11 @@ class Recorder:
         self._returning: list[Value] = []  # leaves that other batches knew, and that are on the host
         self._limit = LIMIT
 
-    def follow(self, point: Point, variables: Sequence[Any]) -> list[Any] | None:
+    def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
         """The places on the tape of the inputs of the op that leads to the expected point.
 
-        None where the op is another one after all, or where more has to be done than to record it. Beside the places,
-        the last of the list: a number with a bit for each input, 1 where a gradient flows to it.
+        None where the op is another one after all, or where more has to be done than to record it. Beside the places, a
+        number with a bit for each input, 1 where a gradient flows to it.
         """
         if (point.special and point.limits is None) or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
@@ -92,12 +92,11 @@ class Recorder:
         leaves = self._leaves
         if len(leaves) != point.leaves:
             return None
-        if point.fresh and [v.spec for v in leaves[-len(point.fresh) :]] != point.fresh:
+        if point.fresh and tuple([v.spec for v in leaves[-len(point.fresh) :]]) != point.fresh:
             return None
         if point.special and not within(point.limits, variables):
             return None
-        parents.append(flows)
-        return parents
+        return parents, flows
 
     def run(self, kernel: Kernel, ins: Sequence[Value], seed: int = 0) -> list[Value | None]:
         """The outputs of a kernel for its inputs, pending; at once where nothing is known before it ran.
@@ -115,10 +114,10 @@ class Recorder:
         ):
             return self._run_other(kernel, ins, seed)
         serial, leaves = self.serial, self._leaves
-        codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
+        codes = tuple([v.index if v.serial == serial else self.leaf(v) for v in ins])
         if codes != point.codes or len(leaves) != point.leaves:
             return self._run_other(kernel, ins, seed)
-        if point.fresh and [v.spec for v in leaves[-len(point.fresh) :]] != point.fresh:
+        if point.fresh and tuple([v.spec for v in leaves[-len(point.fresh) :]]) != point.fresh:
             return self._run_other(kernel, ins, seed)
         return self.record(point)
 
@@ -148,8 +147,8 @@ class Recorder:
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
         if kernel.takes_key:
             codes.insert(0, self.leaf(self._key(seed)))
-        fresh = [v.spec for v in self._leaves[before:]]
-        after = self.point.after(kernel, codes, fresh, found, check is not None or kernel.takes_key)
+        fresh = tuple([v.spec for v in self._leaves[before:]])
+        after = self.point.after(kernel, tuple(codes), fresh, found, check is not None or kernel.takes_key)
         after.limits = None if kernel.takes_key else limits
         return self.record(after)
 

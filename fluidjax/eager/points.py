@@ -22,28 +22,28 @@ class Point:
         record: the same as one tuple (see ``pending``).
         depth, first: how many records lead here, and the number of the first output of the last one.
         outs: the specs of its outputs, None for those nobody takes.
-        fresh: the specs of the leaves that it is the first to read.
+        fresh: the specs of the leaves that it is the first to read; () for none.
         leaves: how many leaves there are up to here.
         special: whether more than recording has to be done for the last record.
         limits: where all that is done beside is to look whether inputs are in [0, high): (the input, high) of each.
         expected: the point that came after this one last time.
-        numbers: of ops that came after it, the numbers that they had (see ``numbers``).
-        plans: of the last record, what the gradient takes, by the inputs that gradients flow to (see ``follow``).
+        numbers: of ops that came after it, the numbers that they had (see ``numbers``); None for none.
+        flows, plan: of the last record, which inputs a gradient flowed to last time, and what it takes (see ``follow``).
         passes: the backward passes that began here (see ``passes``); None before the first.
         updates: the updates that began here, of each replay (see ``replay``); None before the first.
     """
 
     __slots__ = (
-        "_after", "before", "codes", "depth", "expected", "first", "fresh", "kernel", "leaves", "limits", "numbers",
-        "outs", "passes", "plans", "record", "special", "tree", "updates",
+        "_others", "before", "codes", "depth", "expected", "first", "flows", "fresh", "kernel", "leaves", "limits",
+        "numbers", "outs", "passes", "plan", "record", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
         self,
         before: Point | None,
         kernel: Any,
-        codes: list[int],
-        fresh: list[Any],
+        codes: tuple[int, ...],
+        fresh: tuple[Any, ...],
         outs: tuple[Any, ...],
         special: bool,
         tree: Tree,
@@ -57,21 +57,32 @@ class Point:
             self.leaves = before.leaves + len(fresh)
         self.limits: tuple[tuple[int, int], ...] | None = None
         self.expected: Point | None = None
-        self.plans: dict[int, Any] = {}
+        self.flows, self.plan = 0, None
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
-        self.numbers: dict[Any, set[Any]] = {}
-        self._after: dict[Any, Point] = {}
+        self.numbers: dict[Any, set[Any]] | None = None
+        self._others: dict[Any, Point] | None = None  # all that came after it; where it was always one, that is expected
 
-    def after(self, kernel: Any, codes: list[int], fresh: list[Any], outs: tuple[Any, ...], special: bool) -> Point:
+    def after(
+        self, kernel: Any, codes: tuple[int, ...], fresh: tuple[Any, ...], outs: tuple[Any, ...], special: bool
+    ) -> Point:
         """The point after this one, where these come next."""
-        key = kernel, tuple(codes), tuple(fresh)
-        found = self._after.get(key)
+        last = self.expected
+        if last is not None and last._key() == (kernel, codes, fresh):
+            return last
+        if last is not None and self._others is None:
+            self._others = {last._key(): last}
+        found = None if self._others is None else self._others.get((kernel, codes, fresh))
         if found is None:
-            found = self._after[key] = Point(self, kernel, codes, fresh, outs, special, self.tree)
+            found = Point(self, kernel, codes, fresh, outs, special, self.tree)
             self.tree.points += 1
+            if self._others is not None:
+                self._others[found._key()] = found
         self.expected = found
         return found
+
+    def _key(self) -> Any:
+        return self.kernel, self.codes, self.fresh
 
     def way(self, since: int = 0) -> list[Point]:
         """The points that lead here, this one the last; without the first ``since`` of them."""
@@ -95,7 +106,7 @@ class Tree:
 
     def _begin(self) -> None:
         self.points = 0
-        self._root = Point(None, None, [], [], (), False, self)
+        self._root = Point(None, None, (), (), (), False, self)
 
     def root(self) -> Point:
         """Where a batch begins."""

@@ -34,8 +34,14 @@ class Update(NamedTuple):
         if not recorder.takes(stretch.ops) or not stretch.register(recorder, reads):
             return False
         recorder.extend(stretch.end)
+        output = recorder.output
         for var, (code, spec) in zip(variables, self.results, strict=True):
-            var._value, var._place = recorder.output(code, spec), None
+            value = output(code, spec)
+            if var._held.__class__ is Value:
+                var._held = value
+            else:
+                var._value = value  # into the array that it shares memory with
+            var._place = None
         return True
 
 
@@ -66,8 +72,8 @@ class Replay:
 
     def run(self, tracer: Any, given: Sequence[Any]) -> None:
         """Run the ops with other given variables."""
-        values = [var._value for var in given]
-        reads = values + [var._value for var in self._read]
+        values = _values(given)
+        reads = values + _values(self._read)
         point = recorder.point
         if point.updates is None:
             point.updates = WeakKeyDictionary()  # where a step comes twice it will come again
@@ -98,6 +104,11 @@ class Replay:
         if stretch is None or not all(map(mark.made, results)) or len(set(map(id, results))) < len(results):
             return []
         return [Update(stretch, [(value.index, value.spec) for value in results])]
+
+
+def _values(variables: Sequence[Any]) -> list[Any]:
+    held = [var._held for var in variables]
+    return [h if h.__class__ is Value else var._value for h, var in zip(held, variables, strict=True)]
 
 
 _UPDATES = 8  # that are known of a replay for one point

@@ -34,12 +34,12 @@ class Stretch(NamedTuple):
         """Whether the values are those that were read then; what is not pending becomes a leaf."""
         if None in reads:
             return False
-        serial = recorder.serial
+        serial, leaf = recorder.serial, recorder.leaf
         for source, spec in self.leaves:
-            value = value_at(source, reads)
+            value = reads[source] if source.__class__ is int else source
             if value.serial == serial or value.array is None or value.spec is not spec:
                 return False
-            recorder.leaf(value)
+            leaf(value)
         return [v.index if v.serial == serial else None for v in reads] == self.codes
 
 

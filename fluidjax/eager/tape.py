@@ -100,7 +100,7 @@ class OpNode(Node):
 
     def free(self) -> None:
         """See Node."""
-        super().free()
+        self.freed, self.inputs, self.parents = True, (), ()
         self.saved = self.forward = None
 
     def took_zeros(self, k: int) -> bool:

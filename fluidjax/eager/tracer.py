@@ -231,7 +231,9 @@ class Tracer:
             if known is not None:
                 return known
         ins, layout = flatten(inputs)
-        return self.apply(kernel, ins, direct) if layout == kernel.ins else None
+        if layout != kernel.ins or kernel.declared:  # declared for inputs of one type, and these may be of another
+            return None
+        return self.apply(kernel, ins, direct)
 
     def _with_operands(self, kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]]:
         """A kernel and its inputs, where numbers that change are operands (see ``numbers``)."""
@@ -268,16 +270,17 @@ class Tracer:
         point = recorder.point.expected
         if point is None or point.kernel is not kernel or self._calls is not None or self.recording is not None:
             return None
-        parents = recorder.follow(point, ins)
-        if parents is None:
+        known = recorder.follow(point, ins)
+        if known is None:
             return None
         node = None
-        flows = parents.pop() if self._train_mode else 0
-        if flows and kernel.differentiable:
-            plan = point.plans.get(flows)
-            if plan is None:
-                plan = point.plans[flows] = OpNode.plan_of(kernel, parents)
-            node = OpNode(kernel, ins, parents, point.outs, plan)
+        parents, flows = known
+        if not self._train_mode:
+            flows = 0
+        elif flows and kernel.differentiable:
+            if point.flows != flows:
+                point.flows, point.plan = flows, OpNode.plan_of(kernel, parents)
+            node = OpNode(kernel, ins, parents, point.outs, point.plan)
         if outs is None:
             ids = self.ids if direct else unique_name.generator.ids
             outs, values = recorded(point, node, False if flows else None, ids)

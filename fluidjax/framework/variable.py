@@ -37,10 +37,11 @@ class VariableMetaClass(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         kind = cls, instance.__class__
-        if kind not in _instances:
+        found = _instances.get(kind)
+        if found is None:
             eager = cls is Variable and issubclass(kind[1], EagerVariable)
-            _instances[kind] = eager or super().__instancecheck__(instance)
-        return _instances[kind]
+            found = _instances[kind] = eager or super().__instancecheck__(instance)
+        return found
 
 
 _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their inputs

@@ -15,6 +15,7 @@ from fluidjax.layers._sequence.ctc import edit_distance, warpctc
 from fluidjax.layers._tensor import manipulation, matmul, reduction
 from fluidjax.layers.ops import square
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, INTS, check_type, check_variable_and_dtype
+from fluidjax.writing.emit import emit_many
 
 __all__ = [
     "center_loss",
@@ -131,14 +132,11 @@ def softmax_with_cross_entropy(
         [[0.693]
          [0.   ]]
     """
-    helper = LayerHelper("softmax_with_cross_entropy", **locals())
-    softmax = helper.create_variable_for_type_inference(dtype=logits.dtype)
-    loss = helper.create_variable_for_type_inference(dtype=logits.dtype)
-    helper.append_op(
-        type="softmax_with_cross_entropy",
-        inputs={"Logits": logits, "Label": label},
-        outputs={"Softmax": softmax, "Loss": loss},
-        attrs={
+    softmax, loss = emit_many(
+        "softmax_with_cross_entropy",
+        {"Logits": logits, "Label": label},
+        [("Softmax", logits.dtype, False), ("Loss", logits.dtype, False)],
+        {
             "soft_label": soft_label,
             "ignore_index": ignore_index,
             "numeric_stable_mode": numeric_stable_mode,

@@ -162,8 +162,6 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
     """
     check_variable_and_dtype(input, "input", INTS, "one_hot")
     check_type(depth, "depth", (int, Variable), "one_hot")
-    helper = LayerHelper("one_hot")
-    out = helper.create_variable_for_type_inference(dtype="float32")
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
     if isinstance(depth, Variable):
@@ -171,7 +169,7 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
         inputs["depth_tensor"] = depth
     else:
         attrs["depth"] = depth
-    helper.append_op(type="one_hot", inputs=inputs, attrs=attrs, outputs={"Out": out})
+    out = emit("one_hot", inputs, "float32", attrs)
     out.stop_gradient = True
     return out
 
