@@ -220,9 +220,13 @@ class Layer(registered.Registered):
     # Attributes
 
     def __getattr__(self, name: str) -> Any:
-        for held in (self.__dict__.get("_parameters"), self.__dict__.get("_sub_layers")):
-            if held is not None and name in held:
-                return held[name]
+        own = self.__dict__  # this is how each parameter and sublayer is read: a loop takes as long as the rest
+        held = own.get("_parameters")
+        if held is not None and name in held:
+            return held[name]
+        held = own.get("_sub_layers")
+        if held is not None and name in held:
+            return held[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -185,6 +185,16 @@ class Recorder:
         self.outputs += added
         self.point = end
 
+    def outputs_of(self, results: Sequence[tuple[int, Spec]]) -> list[Value]:
+        """``output`` for many."""
+        serial, outputs, new = self.serial, self.outputs, Value.__new__
+        found = []
+        for code, spec in results:
+            value = outputs[code] = new(Value)
+            value.array, value.spec, value.serial, value.index = None, spec, serial, code
+            found.append(value)
+        return found
+
     def output(self, code: int, spec: Spec) -> Value:
         """A pending output, by its number."""
         value = Value.__new__(Value)
@@ -218,6 +228,21 @@ class Recorder:
         self._leaves.append(value)
         value.serial, value.index = self.serial, code
         return code
+
+    def become_leaves(self, values: Sequence[tuple[Any, Spec]]) -> bool:
+        """``leaf`` for many values; False at one that is pending, a leaf already, or not what is expected of it."""
+        serial, leaves = self.serial, self._leaves
+        code = ~len(leaves)
+        for value, spec in values:
+            array = value.array
+            if array is None or value.serial == serial or value.spec is not spec:
+                return False
+            if array.__class__ is _ARRAY and value.serial >= 0 and spec.dtype is _FLOAT:
+                self._returning.append(value)
+            leaves.append(value)
+            value.serial, value.index = serial, code
+            code -= 1
+        return True
 
     def _key(self, seed: int) -> Value:
         self._draws += 1

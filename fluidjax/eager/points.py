@@ -28,7 +28,7 @@ class Point:
         limits: where all that is done beside is to look whether inputs are in [0, high): (the input, high) of each.
         expected: the point that came after this one last time.
         numbers: of ops that came after it, the numbers that they had (see ``numbers``); None for none.
-        flows, plan: of the last record, which inputs a gradient flowed to last time, and what it takes (see ``follow``).
+        flows, plan: which inputs of the last record gradients flowed to last time, and what these take (see ``follow``)
         passes: the backward passes that began here (see ``passes``); None before the first.
         updates: the updates that began here, of each replay (see ``replay``); None before the first.
     """
@@ -61,7 +61,7 @@ class Point:
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.numbers: dict[Any, set[Any]] | None = None
-        self._others: dict[Any, Point] | None = None  # all that came after it; where it was always one, that is expected
+        self._others: dict[Any, Point] | None = None  # all that came after it, where several did
 
     def after(
         self, kernel: Any, codes: tuple[int, ...], fresh: tuple[Any, ...], outs: tuple[Any, ...], special: bool

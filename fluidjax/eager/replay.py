@@ -34,9 +34,7 @@ class Update(NamedTuple):
         if not recorder.takes(stretch.ops) or not stretch.register(recorder, reads):
             return False
         recorder.extend(stretch.end)
-        output = recorder.output
-        for var, (code, spec) in zip(variables, self.results, strict=True):
-            value = output(code, spec)
+        for var, value in zip(variables, recorder.outputs_of(self.results), strict=True):
             if var._held.__class__ is Value:
                 var._held = value
             else:

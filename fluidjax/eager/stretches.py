@@ -34,12 +34,10 @@ class Stretch(NamedTuple):
         """Whether the values are those that were read then; what is not pending becomes a leaf."""
         if None in reads:
             return False
-        serial, leaf = recorder.serial, recorder.leaf
-        for source, spec in self.leaves:
-            value = reads[source] if source.__class__ is int else source
-            if value.serial == serial or value.array is None or value.spec is not spec:
-                return False
-            leaf(value)
+        serial = recorder.serial
+        sources = [(reads[s] if s.__class__ is int else s, spec) for s, spec in self.leaves]
+        if not recorder.become_leaves(sources):
+            return False
         return [v.index if v.serial == serial else None for v in reads] == self.codes
 
 

@@ -16,7 +16,7 @@ from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import CPUPlace
 from fluidjax.eager.arguments import failure, known_slots, values_of, without_absent
 from fluidjax.eager.engine import Engine, RecordingEngine
-from fluidjax.eager.forms import expected, kernel_of_form, same
+from fluidjax.eager.forms import expected, kernel_of_form
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
@@ -224,9 +224,14 @@ class Tracer:
         if point is None:
             return None
         kernel = point.kernel
-        if kernel.type != type or kernel.outs != slots or not same(kernel.given_fresh, attrs):
+        if kernel.type != type or kernel.outs != slots:
             return None
-        if tuple(inputs) == kernel.ins and not kernel.movable:
+        try:
+            if kernel.given_fresh != attrs:
+                return None
+        except ValueError:  # arrays among them
+            return None
+        if not kernel.movable and tuple(inputs) == kernel.ins:
             known = self.follow(kernel, [*inputs.values()], None, direct)  # most slots hold a variable, not a list
             if known is not None:
                 return known
