@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import NeedsExact
+from lowering.ragged.rows import stretch
 from lowering.values import Array, LoDArray, SelectedRows, TensorArray
 
 
@@ -279,10 +280,7 @@ def _fit_flags(value: Any, template: TensorArray) -> Any:
 
 
 def _grow(leaf: Array, capacity: int) -> Array:
-    missing = capacity - leaf.shape[0]
-    if not missing:
-        return jnp.asarray(leaf)
-    return jnp.concatenate([jnp.asarray(leaf), jnp.zeros((missing, *leaf.shape[1:]), leaf.dtype)])
+    return jnp.asarray(leaf) if leaf.shape[0] == capacity else stretch(jnp.asarray(leaf), 0, capacity)
 
 
 def stack(items: Any, capacity: int, item: Any, *, backward: bool = False) -> TensorArray:

@@ -170,6 +170,17 @@ def shifted(x: Array, by: int) -> Array:
     return jnp.concatenate([zeros, x[: x.shape[0] + by]]) if -by < x.shape[0] else zeros
 
 
+def stretch(x: Array, start: int, count: int) -> Array:
+    """Rows ``start`` to ``start + count - 1`` of ``x``; zeros where there is none.
+
+    They are selected, not concatenated: XLA:CPU fuses both with what makes ``x``, but a concatenation decides element
+    by element which part it reads, and LLVM takes that out of the innermost loop at its highest level only.
+    """
+    at = row_numbers(count) + np.int32(start)
+    inside = expand_dims((at >= 0) & (at < x.shape[0]), x.ndim)
+    return jnp.where(inside, take(x, np.clip(at, 0, max(x.shape[0] - 1, 0))), jnp.zeros((), x.dtype))
+
+
 def bounds(off: Array, capacity: int) -> tuple[Array, Array, Array]:
     """(sequence, first row, one past the last row) of each row; padding rows count as one empty sequence."""
     seg = segments(off, row_numbers(capacity))

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, take
+from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, stretch, take
 from lowering.values import Array, LoDArray, is_concrete
 
 # Smaller batches run in one phase, and so do lighter steps, whose narrower windows would cost more than they save. A
@@ -80,8 +80,7 @@ class Packing:
 
     def previous(self, x: Array, initial: Array | None) -> Array:
         """The row one step earlier, in row order; ``initial`` [n, ...] (default zeros) at the start of a sequence."""
-        spare = x[:1]
-        earlier = jnp.concatenate([x[1:], spare] if self.reverse else [spare, x[:-1]])
+        earlier = stretch(x, 1 if self.reverse else -1, x.shape[0])
         start = jnp.zeros((), x.dtype) if initial is None else take(initial, self.seg)
         return jnp.where(self.first.reshape((-1,) + (1,) * (x.ndim - 1)), start, earlier)
 
@@ -254,9 +253,7 @@ def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, A
 
 
 def _resized(c: Array, width: int) -> Array:
-    if c.shape[0] >= width:
-        return c[:width]
-    return jnp.concatenate([c, jnp.zeros((width - c.shape[0],) + c.shape[1:], c.dtype)])
+    return c[:width] if c.shape[0] >= width else stretch(c, 0, width)
 
 
 def _buffers(p: Packing, step: Step, carry: Any, reads: Any) -> Any:
