@@ -16,6 +16,7 @@ from jax.experimental import serialize_executable
 from jaxlib.mlir.passmanager import PassManager
 
 from fluidjax.execution.emitting import emitting_last
+from fluidjax.execution.levels import compiler_options
 
 # A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.
 _LARGE = 2**20
@@ -56,13 +57,13 @@ class Executable:
         An executable that jax finds in its own cache lacks its machine code when it is written again (jaxlib 0.10). So
         if it is wanted ``whole``, it is compiled under a name that no cache knows, and jax stores nothing under it.
         """
-        lowered = traced.lower()
+        lowered, options = traced.lower(), compiler_options(traced.jaxpr, default_device().platform)
         _strip(lowered)
         if not whole:
-            return Executable(_compiled(lowered), waits=waits)
+            return Executable(_compiled(lowered, options), waits=waits)
         _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
         with persistent_cache_min_compile_time_secs(math.inf):
-            compiled = _compiled(lowered)
+            compiled = _compiled(lowered, options)
         return Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
 
     def settle(self) -> None:
@@ -126,9 +127,9 @@ def _strip(lowered: jax.stages.Lowered) -> None:
         PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
 
 
-def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+def _compiled(lowered: jax.stages.Lowered, options: dict[str, Any]) -> jax.stages.Compiled:
     with emitting_last() if default_device().platform == "cpu" else contextlib.nullcontext():
-        return lowered.compile()
+        return lowered.compile(options)
 
 
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:

@@ -92,6 +92,16 @@ def test_ranks_of_many_sequences(rng):
     np.testing.assert_array_equal(order[rank], np.arange(1500))
 
 
+def test_stretches_of_rows():
+    x = jnp.array([[1.0, 2], [3, 4]])
+    assert sequence.stretch(x, 0, 3).tolist() == [[1, 2], [3, 4], [0, 0]]
+    assert sequence.stretch(x, -1, 2).tolist() == [[0, 0], [1, 2]]
+    assert sequence.stretch(x, 1, 3).tolist() == [[3, 4], [0, 0], [0, 0]]
+    assert sequence.stretch(x[:0], 0, 2).tolist() == [[0, 0], [0, 0]]
+    assert sequence.stretch(jnp.array([True]), 0, 2).tolist() == [True, False]
+    assert "concatenate" not in str(jax.make_jaxpr(lambda x: sequence.stretch(x, -1, 3))(x))
+
+
 def test_shifted_rows():
     x = jnp.arange(1.0, 5.0)
     assert sequence.shifted(x, 1).tolist() == [2, 3, 4, 0]
