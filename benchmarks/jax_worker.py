@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import jax_attention, jax_models, jax_sequences
-from benchmarks.measure import measure, report
+from benchmarks.measure import RAGGED, measure, report
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     model, steps = sys.argv[1], int(sys.argv[2])
     alike = jax_models.MODELS | jax_attention.MODELS
     models = alike | jax_sequences.MODELS
-    report(measure(models[model], steps, windows=9 if model in alike else 1))
+    report(measure(models[model], steps, *((9, 0) if model in alike else RAGGED)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from benchmarks.growth import COLUMNS, KINDS, Kind
 
 PEERS = """\
 Each peer runs in processes of its own, in turn, {rounds}, and the best of each number counts; ratios below 1 mean that
-fluidjax is ahead. Ragged networks run {steps} batches, each of other lengths. The same networks are written for
+fluidjax is ahead. Ragged networks run {steps} batches, each of other lengths, again and again for ten CPU seconds:
+what is compiled beside the first of them is in their whole time, not in a step. The same networks are written for
 hand-written JAX, PyTorch (eager and compiled) and Paddle 1.8.5, as far as each was found: {peers}. First steps count
 from the start of building; warm ones find what an earlier process compiled. Paddle runs with its cached programs, its
 fastest way here.

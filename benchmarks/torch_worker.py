@@ -8,7 +8,7 @@ import sys
 import torch
 
 from benchmarks import torch_large, torch_models
-from benchmarks.measure import measure, report
+from benchmarks.measure import RAGGED, measure, report
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     alike = torch_models.DENSE | torch_large.MODELS
     build = (alike | torch_models.RAGGED)[model]
-    report(measure(lambda: build(compile), steps, windows=9 if model in alike else 1))
+    report(measure(lambda: build(compile), steps, *((9, 0) if model in alike else RAGGED)))
 
 
 if __name__ == "__main__":
