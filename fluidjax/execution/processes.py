@@ -132,7 +132,7 @@ def _whole(shape: tuple[int, ...], rows: NamedSharding) -> tuple[int, ...]:
 
 
 class _Traced:
-    """A traced function of this process's values; like ``jax.stages.Traced`` and ``Lowered``."""
+    """A traced function of this process's values; like ``jax.stages.Traced``."""
 
     def __init__(self, traced: Any, rows: NamedSharding, made: Sequence[Any]):
         self._traced = traced
@@ -144,13 +144,26 @@ class _Traced:
         """What was traced."""
         return self._traced.jaxpr
 
-    def lower(self) -> _Traced:
-        """Itself."""
-        return self
+    def lower(self) -> _Lowered:
+        """The function for XLA."""
+        return _Lowered(self._traced.lower(), self._rows, self._made)
 
-    def compile(self) -> _Compiled:
+
+class _Lowered:
+    """A function of this process's values for XLA; like ``jax.stages.Lowered``."""
+
+    def __init__(self, lowered: jax.stages.Lowered, rows: NamedSharding, made: Sequence[Any]):
+        self._lowered = lowered
+        self._rows = rows
+        self._made = made
+
+    def compiler_ir(self) -> Any:
+        """The module that XLA is given."""
+        return self._lowered.compiler_ir()
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> _Compiled:
         """The function compiled."""
-        return _Compiled(self._traced.lower().compile(), self._rows, *self._made)
+        return _Compiled(self._lowered.compile(compiler_options), self._rows, *self._made)
 
 
 class _Compiled:
