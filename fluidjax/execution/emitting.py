@@ -13,12 +13,14 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 # A tenth of the others' share of a processor that both want, as long as the others want it.
 _LOWER = 10
 # Nanoseconds of work that tell a thread which works from one that woke up, and before which no kernel is compiled.
 _ENOUGH, _EARLY = 3_000_000, 20_000_000
 _LOOK = 0.005  # seconds from one look at the threads to the next
+_OTHERS = "llvm-worker", "tf_"
 
 _found = threading.Event()
 
@@ -70,12 +72,20 @@ def _set_back(thread: int) -> None:
 
 
 def _worked() -> dict[int, int]:
-    """How long each thread has worked, in nanoseconds; without those of Python, and where the system says it."""
+    """How long each thread has worked, in nanoseconds, where the system says it; without those known to do other work:
+    Python's, and those that XLA and LLVM name.
+    """
     own = {str(thread.native_id) for thread in threading.enumerate()}
     found = {}
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/self/task"):
-            if name not in own:
-                with contextlib.suppress(OSError), open(f"/proc/self/task/{name}/schedstat") as file:
-                    found[int(name)] = int(file.read().split()[0])
+            if name not in own and not _read(name, "comm").startswith(_OTHERS):
+                found[int(name)] = int((_read(name, "schedstat") or "0").split()[0])
     return found
+
+
+def _read(thread: str, file: str) -> str:
+    try:
+        return Path(f"/proc/self/task/{thread}/{file}").read_text()
+    except OSError:
+        return ""
