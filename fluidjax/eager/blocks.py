@@ -1,15 +1,15 @@
 """Blocks: recorded ops that were seen before, compiled as one.
 
-The first time ops run one by one, through compiled kernels of their own. When the same ops come again, a thread
-compiles them as one block while they still run one by one; from then on they are one call. What depends on numbers
-alone (learning rates, inputs) is the same block; what is looked at in between begins another. A long sequence is
-compiled in chunks first (see ``chunks``), and as one block when its repetitions have taken as long as that may take.
+The first time ops run one by one, through kernels of their own. When the same ops come again, the longer the sequence
+the more often, a thread compiles them as one block while they still run one by one; from then on they are one call.
+What depends on numbers alone (learning rates, inputs) is the same block; what is looked at in between begins another. A
+long sequence is compiled in chunks first (see ``chunks``), and as one block when its repetitions have taken as long as
+that may take.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.chunks import Chunked
+from fluidjax.eager.chunks import Chunked, over
 from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.points import Point
@@ -31,6 +31,7 @@ from lowering.engine.x64 import in_x64
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different outputs held
 _SMALL = 300  # sequences of up to so many ops are compiled as one when they repeat
+_LENGTH, _PATIENCE = 64, 6  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
 _OFTEN = 0.0002  # per op: in long ones that took so long what does not repeat within them is compiled too
 _SECONDS = 0.004  # per op: longer ones, when repeating them took so long, which is half of what compiling takes
 
@@ -104,11 +105,12 @@ class Entry:
 
     Attributes:
         blocks: what it was compiled to, the best first.
+        seen: how often it came.
         asked: the outputs, and whether as one block, that were given to the compiling thread.
     """
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.seen = 1
         self.seconds = 0.0  # that repetitions took
         self.blocks: list[Whole | Chunked] = []
         self.asked: list[tuple[frozenset[int], bool]] = []
@@ -122,6 +124,8 @@ class Entry:
 
     def wants(self, alive: tuple[int, ...], ops: int) -> bool | None:
         """Whether to compile it now, as one block (True) or in chunks (False); None for neither."""
+        if self.seen < min(2 + ops // _LENGTH, _PATIENCE):
+            return None
         whole = ops <= _SMALL or self.seconds >= ops * _SECONDS
         if sum(as_one == whole for _, as_one in self.asked) >= _VARIANTS:
             return None
@@ -153,6 +157,7 @@ class Blocks:
                 self._entries.popitem(last=False)
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
+        entry.seen += 1
         begin = time.perf_counter()
         whole = entry.wants(alive, point.depth)
         if whole is not None:
@@ -176,8 +181,8 @@ class Blocks:
 
         def compile() -> None:
             made: Whole | Chunked
-            if not threading.main_thread().is_alive():
-                return  # the program is over, and waits for this thread
+            if over():
+                return
             if whole:
                 made = Whole(records, leaves, alive, donated)
             else:
@@ -194,7 +199,7 @@ class Blocks:
             return
 
         def compile() -> None:
-            if threading.main_thread().is_alive():
+            if not over():
                 before = block.compilations
                 block.compile_rest(rest)
                 self.compilations += block.compilations - before

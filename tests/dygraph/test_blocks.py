@@ -113,7 +113,7 @@ def test_long_repetitive_sequences_share_chunks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(blocks, "_SECONDS", 1e9)
     monkeypatch.setattr(blocks, "_OFTEN", 1e9)
     net = Net(40)
-    train(4, net, momentum(net))
+    train(7, net, momentum(net))
     (entry,) = (e for e in recorder.blocks._entries.values() if e.blocks)
     (block,) = entry.blocks
     assert isinstance(block, chunks.Chunked)
@@ -136,6 +136,26 @@ def test_short_periods_share_a_call() -> None:
     parts = chunks.cut(steps)
     assert [step for part in parts for step in part] == steps
     assert max(map(len, parts)) <= 96 and len(parts) <= 8
+
+
+def test_long_sequences_are_compiled_once_they_came_more_often() -> None:
+    net = Net(20)
+    opt = momentum(net)
+    train(3, net, opt)
+    recorder.blocks.wait()
+    assert recorder.blocks.compilations == 0
+    train(4, net, opt)
+    recorder.blocks.wait()
+    assert recorder.blocks.compilations == 1
+
+
+def test_a_program_that_is_over_waits_for_one_chunk_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(chunks, "over", lambda: True)
+    net = Net(20)
+    train(8, net, momentum(net))
+    recorder.blocks.wait()
+    assert recorder.blocks.compilations == 0
 
 
 def test_parts_that_come_once_are_compiled_where_the_sequence_comes_often(monkeypatch: pytest.MonkeyPatch) -> None:
