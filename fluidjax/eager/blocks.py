@@ -13,18 +13,19 @@ import sys
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import jax
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.chunks import Chunked, over
+from fluidjax.eager.chunks import Chunked
 from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
+from fluidjax.execution import background
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
@@ -143,7 +144,6 @@ class Blocks:
         self.compilations = 0
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._chunks: dict[Any, Any] = {}
-        self._pool: ThreadPoolExecutor | None = None
         self._jobs: list[Future[None]] = []
 
     def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> Sequence[Any]:
@@ -181,8 +181,6 @@ class Blocks:
 
         def compile() -> None:
             made: Whole | Chunked
-            if over():
-                return
             if whole:
                 made = Whole(records, leaves, alive, donated)
             else:
@@ -199,18 +197,26 @@ class Blocks:
             return
 
         def compile() -> None:
-            if not over():
-                before = block.compilations
-                block.compile_rest(rest)
-                self.compilations += block.compilations - before
+            before = block.compilations
+            block.compile_rest(rest)
+            self.compilations += block.compilations - before
 
         self._submit(compile)
 
     def _submit(self, job: Callable[[], None]) -> None:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "fluidjax-blocks")
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                job()
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
         self._jobs = [known for known in self._jobs if not known.done()]
-        self._jobs.append(self._pool.submit(job))
+        self._jobs.append(done)
+        background.submit(run)
 
     def wait(self) -> None:
         """Wait for the blocks that are being compiled."""

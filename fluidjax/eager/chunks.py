@@ -8,7 +8,6 @@ does not come twice runs op by op.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +18,7 @@ import jax
 
 from fluidjax.eager.order import Order, Record, output_specs, run_steps
 from fluidjax.eager.values import Spec
+from fluidjax.execution import background
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
@@ -26,11 +26,6 @@ _MEAN, _LEAST, _MOST = 32, 6, 96  # ops in a chunk
 _PERIOD = 4  # chunks that come again in the same order
 
 Step = tuple[Record, int, list[int]]
-
-
-def over() -> bool:
-    """Whether the program is over, and waits for the thread that compiles."""
-    return not threading.main_thread().is_alive()
 
 
 def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
@@ -157,7 +152,7 @@ class Chunked:
             seen.update(chunk.reads)
             given = tuple([specs[c] if c >= 0 else leaves[~c] for c in chunk.reads])
             key = chunk.content, given
-            if key not in compiled and known[chunk.content] > 1 and not over():
+            if key not in compiled and known[chunk.content] > 1 and not background.ending():
                 compiled[key] = uninterrupted(partial(chunk.compile, given))
                 self.compilations += 1
             function = compiled.get(key) or chunk.run
@@ -169,7 +164,11 @@ class Chunked:
     def compile_rest(self, rest: Sequence[tuple[Chunk, tuple[Spec, ...]]]) -> None:
         """Compile parts that come once in the sequence, which pays where the sequence itself comes often."""
         several = [(chunk, given) for chunk, given in rest if len(chunk.steps) > 1]
-        made = {chunk.run: uninterrupted(partial(chunk.compile, given)) for chunk, given in several if not over()}
+        made = {
+            chunk.run: uninterrupted(partial(chunk.compile, given))
+            for chunk, given in several
+            if not background.ending()
+        }
         self.compilations += len(made)
         self.parts = [(made.get(function, function), *others) for function, *others in self.parts]
 

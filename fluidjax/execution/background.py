@@ -21,6 +21,12 @@ _tasks: deque[_Submitted] = deque()
 _changed = threading.Condition()
 _thread: threading.Thread | None = None
 _busy = False
+_ending = False
+
+
+def ending() -> bool:
+    """Whether the process ends and waits for the task at work, which may leave off."""
+    return _ending
 
 
 class Once:
@@ -75,7 +81,9 @@ def _work() -> None:
 @atexit.register
 def _finish() -> None:
     """XLA must not be at work while the process shuts down."""
+    global _ending
     with _changed:
+        _ending = True
         lasting = [submitted for submitted in _tasks if submitted.lasting]
         _tasks.clear()
         _tasks.extend(lasting)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.eager import blocks, chunks
 from fluidjax.eager.pending import recorder
+from fluidjax.execution import background
 
 dg, layers = fluid.dygraph, fluid.layers
 
@@ -149,13 +152,38 @@ def test_long_sequences_are_compiled_once_they_came_more_often() -> None:
     assert recorder.blocks.compilations == 1
 
 
-def test_a_program_that_is_over_waits_for_one_chunk_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_not_compiled_for_a_program_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_SMALL", 0)
-    monkeypatch.setattr(chunks, "over", lambda: True)
-    net = Net(20)
-    train(8, net, momentum(net))
+    monkeypatch.setattr(background, "_ending", True)
+    net = Net(40)
+    train(7, net, momentum(net))
     recorder.blocks.wait()
-    assert recorder.blocks.compilations == 0
+    (entry,) = (e for e in recorder.blocks._entries.values() if e.blocks)
+    assert entry.blocks[0].rest and recorder.blocks.compilations == 0
+
+
+ENDS = """
+import threading, time
+from fluidjax.execution import background
+
+begun = threading.Event()
+
+def work():
+    begun.set()
+    while not background.ending():
+        time.sleep(0.01)
+    print("left off", flush=True)
+
+background.submit(work)
+background.submit(lambda: print("begun too late", flush=True))
+begun.wait()
+print("over", flush=True)
+"""
+
+
+def test_work_beside_a_program_is_told_that_it_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.split("\n") == ["over", "left off", ""]
 
 
 def test_parts_that_come_once_are_compiled_where_the_sequence_comes_often(monkeypatch: pytest.MonkeyPatch) -> None:
