@@ -1,4 +1,4 @@
-"""Eager mode where no guard is entered: for tensors that are eager wherever they are."""
+"""Eager mode outside any guard: for tensors that are eager wherever they are used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _tracer: Tracer | None = None
 
 @contextlib.contextmanager
 def eager() -> Iterator[Any]:
-    """Within, ops run at once: under the guard that is entered, or under a tracer kept for what runs outside of all."""
+    """Run ops immediately inside: under the active guard or, without one, under a tracer kept for this purpose."""
     global _tracer
     tracer = current_tracer()
     if tracer is not None:

@@ -1,4 +1,4 @@
-"""What ops of eager mode are given: the values of variables, and errors for what they cannot take."""
+"""The arguments of eager ops: the values of variables, and errors for unsuitable ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowering.program import BOOKKEEPING
 
 
 def without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs of an op without the variables that may hold no value yet, and hold none."""
+    """The inputs of an op, without variables that are allowed to have no value and have none."""
     absent = {slot.name for slot in definition.inputs if slot.param in definition.absent}
     return {
         slot: v for slot, v in inputs.items() if slot not in absent or all(x._value is not None for x in _listed(v))
@@ -24,7 +24,7 @@ def without_absent(definition: OpDef, inputs: Mapping[str, Any]) -> dict[str, An
 
 
 def known_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attributes without those that the op does not have; a warning tells of these."""
+    """The attributes without those that the op does not have, which are reported in a warning."""
     given = [name for name, value in attrs.items() if value is not None and name not in BOOKKEEPING]
     unknown = unknown_attrs(definition.type, given, newer=False)
     tell_left_out(definition.type, "attribute", unknown, definition.attrs)
@@ -34,7 +34,7 @@ def known_attrs(definition: OpDef, attrs: Mapping[str, Any]) -> Mapping[str, Any
 def known_slots(
     definition: OpDef, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """(inputs, outputs) without the slots that the op does not have; None where it has all of them."""
+    """(inputs, outputs) without the slots that the op does not have; None if it has all of them."""
     held: list[dict[str, Any]] = []
     for kind, given, slots in (("input", inputs, definition.inputs), ("output", outputs, definition.outputs)):
         known = {slot.name for slot in slots}
@@ -49,7 +49,7 @@ def _listed(argument: Any) -> Sequence[VarBase]:
 
 
 def values_of(type: str, ins: Sequence[Any]) -> list[Value]:
-    """The values of variables. Raises TypeError for anything else, EnforceNotMet where there is no value."""
+    """The values of variables. Raises TypeError for anything else, EnforceNotMet if there is no value."""
     try:
         values = [v._value for v in ins]
     except AttributeError:
@@ -63,12 +63,12 @@ def values_of(type: str, ins: Sequence[Any]) -> list[Value]:
             )
         ) from None
     if None in values:
-        ins[values.index(None)]._array()  # says that there is none
+        ins[values.index(None)]._array()  # reports the missing value
     return values
 
 
 def failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> str:
-    """What is said of an op that its inputs do not fit."""
+    """The message for an op whose inputs do not fit."""
     received = ", ".join(f"{v.spec.dtype} {list(v.spec.shape)}" for v in ins)
     return explain(
         f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",

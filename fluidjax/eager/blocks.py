@@ -1,10 +1,10 @@
-"""Blocks: recorded ops that were seen before, compiled as one.
+"""Blocks: recorded ops that have occurred before, compiled as one.
 
-The first time ops run one by one, through kernels of their own. When the same ops come again, the longer the sequence
-the more often, a thread compiles them as one block while they still run one by one; from then on they are one call.
-What depends on numbers alone (learning rates, inputs) is the same block; what is looked at in between begins another. A
-long sequence is compiled in chunks first (see ``chunks``), and as one block when its repetitions have taken as long as
-that may take.
+At first, ops run one by one, through kernels of their own. When the same ops recur, the more often the longer the
+sequence, a thread compiles them as one block while they still run one by one; from then on they are a single call.
+Sequences that differ only in numbers (learning rates, inputs) are the same block; reading a value in between starts
+another. A long sequence is compiled in chunks first (see ``chunks``), and as one block once its repetitions have taken
+as long as compiling may.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
 _KEPT = 256  # sequences that are remembered
-_VARIANTS = 4  # blocks of one sequence, for different outputs held
-_SMALL = 300  # sequences of up to so many ops are compiled as one when they repeat
+_VARIANTS = 4  # blocks of one sequence, for different sets of outputs
+_SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
 _LENGTH, _PATIENCE = 64, 6  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
-_OFTEN = 0.0002  # per op: in long ones that took so long what does not repeat within them is compiled too
-_SECONDS = 0.004  # per op: longer ones, when repeating them took so long, which is half of what compiling takes
+_OFTEN = 0.0002  # per op: in long ones that took this long, parts without repetitions are compiled too
+_SECONDS = 0.004  # per op: longer ones, once repeating them has taken this long, which is half of what compiling takes
 
 
 class Whole:
     """A sequence as one compiled block.
 
     Attributes:
-        alive: the outputs it gives.
+        alive: the outputs it returns.
         packs: leaves and outputs that share a buffer.
-        singles, given: the other leaves, and the places of the other outputs in ``alive``.
-        donated: which of the singles give it their memory; all buffers of packs do.
+        singles, given: the other leaves, and the positions of the other outputs in ``alive``.
+        donated: which of the singles donate their memory; all buffers of packs do.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Whole:
 
     @in_x64
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
-        """The outputs `alive`; nobody but the list holds the leaves that may be donated."""
+        """The outputs `alive`; the list must hold the only references to leaves that may be donated."""
         buffers = [pack.join(arrays) for pack in self.packs]
         singles = [arrays[k] for k in self.singles]
         arrays.clear()
@@ -105,19 +105,19 @@ class Entry:
     """What is known of one sequence of records.
 
     Attributes:
-        blocks: what it was compiled to, the best first.
-        seen: how often it came.
-        asked: the outputs, and whether as one block, that were given to the compiling thread.
+        blocks: its compiled forms, the best first.
+        seen: how often it has occurred.
+        asked: the outputs, and whether as one block, that the compiling thread was given.
     """
 
     def __init__(self) -> None:
         self.seen = 1
-        self.seconds = 0.0  # that repetitions took
+        self.seconds = 0.0  # time taken by repetitions
         self.blocks: list[Whole | Chunked] = []
         self.asked: list[tuple[frozenset[int], bool]] = []
 
     def fitting(self, alive: tuple[int, ...]) -> Whole | Chunked | None:
-        """A block that gives all these outputs."""
+        """A block that returns all these outputs."""
         for block in self.blocks:
             if block.alive == alive or set(alive) <= set(block.alive):
                 return block
@@ -137,7 +137,7 @@ class Blocks:
     """The sequences seen so far, and their blocks.
 
     Attributes:
-        compilations: how many blocks and chunks were compiled.
+        compilations: the number of blocks and chunks compiled.
     """
 
     def __init__(self) -> None:
@@ -147,8 +147,8 @@ class Blocks:
         self._jobs: list[Future[None]] = []
 
     def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> Sequence[Any]:
-        """The values of the outputs `alive` of recorded ops. Takes the list `arrays` over: the values of the leaves."""
-        if point.depth == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops that run alone, bit for bit
+        """The values of the outputs `alive` of recorded ops. Takes ownership of `arrays`, the values of the leaves."""
+        if point.depth == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops run one by one, bit for bit
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         entry = self._entries.get(point)
         if entry is None:
@@ -172,7 +172,7 @@ class Blocks:
         return results
 
     def _ask(self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> None:
-        """Let the thread compile a sequence, for all outputs that were held so far."""
+        """Let the thread compile a sequence, for all outputs that have been needed so far."""
         for held, as_one in entry.asked:
             alive = tuple(sorted({*alive, *held})) if as_one == whole else alive
         entry.asked.append((frozenset(alive), whole))
@@ -191,7 +191,7 @@ class Blocks:
         self._submit(compile)
 
     def _ask_rest(self, block: Chunked) -> None:
-        """Let the thread compile what of a sequence runs op by op."""
+        """Let the thread compile the parts of a sequence that run op by op."""
         rest, block.rest = block.rest, None
         if not rest:
             return
@@ -219,7 +219,7 @@ class Blocks:
         background.submit(run)
 
     def wait(self) -> None:
-        """Wait for the blocks that are being compiled."""
+        """Wait for the blocks under compilation."""
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             job.result()
@@ -232,7 +232,7 @@ def _records(point: Point) -> list[Record]:
 def _donatable(
     records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The leaves that nobody holds any more, as far as there are outputs to take their memory."""
+    """The leaves without other references, as far as there are outputs to take their memory."""
     specs = output_specs(records, leaves)
     room = Counter([specs[code] for code in alive])
     found = []

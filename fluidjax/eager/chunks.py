@@ -1,9 +1,9 @@
-"""A long sequence of ops as many small compiled blocks, which its own repetitions share.
+"""A long sequence of ops as many small compiled blocks, which are shared between its own repetitions.
 
 XLA takes some 8 ms per op to compile, and a recurrent net of 35 steps has thousands of ops. But its steps are alike. So
-the sequence is cut where its content says so, between the pairs of ops that come most often, as content-defined
-chunking cuts files. Equal parts of a sequence then give equal chunks, and each is compiled once. What
-does not come twice runs op by op.
+the sequence is cut at positions determined by its content, between the most frequent pairs of ops, as content-defined
+chunking cuts files. Equal parts of a sequence then give equal chunks, and each is compiled once. Anything that
+does not occur twice runs op by op.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fluidjax.execution import background
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
-_MEAN, _LEAST, _MOST = 32, 6, 96  # ops in a chunk
-_PERIOD = 4  # chunks that come again in the same order
+_MEAN, _LEAST, _MOST = 32, 6, 96  # ops per chunk
+_PERIOD = 4  # chunks that recur in the same order
 
 Step = tuple[Record, int, list[int]]
 
 
 def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    """The parts of a sequence, one after the other; an op that occurs once is apart from what may be alike."""
+    """The parts of a sequence in order; an op that occurs once is kept apart from what may recur."""
     kernels = [record[0] for record, _, _ in steps]
     times, marks = Counter(kernels), _marks(kernels)
     chunks, begin = [], 0
@@ -43,7 +43,7 @@ def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 
 def _joined(chunks: Sequence[Sequence[Step]]) -> list[Sequence[Step]]:
-    """The chunks, those that repeat themselves several in one, as long as that may be: each call takes its time."""
+    """Join repeating chunks into larger ones, up to the maximum length: each call has a cost."""
     kinds = [tuple([record[0] for record, _, _ in chunk]) for chunk in chunks]
     found: list[Sequence[Step]] = []
     at = 0
@@ -51,7 +51,7 @@ def _joined(chunks: Sequence[Sequence[Step]]) -> list[Sequence[Step]]:
         period, times = max(
             [(p, _times(kinds, at, p)) for p in range(1, _PERIOD + 1)], key=lambda way: way[0] * (way[1] - 1)
         )
-        count = _MOST // sum(map(len, kinds[at : at + period]))  # periods in one
+        count = _MOST // sum(map(len, kinds[at : at + period]))  # periods in one chunk
         if times == 1 or count < 2:
             found.append(chunks[at])
             at += 1
@@ -63,7 +63,7 @@ def _joined(chunks: Sequence[Sequence[Step]]) -> list[Sequence[Step]]:
 
 
 def _times(kinds: Sequence[Any], at: int, period: int) -> int:
-    """How often the next chunks follow each other; 1 for not again."""
+    """How often the next chunks are repeated in a row; 1 if they are not."""
     first, times = kinds[at : at + period], 1
     while kinds[at + times * period : at + (times + 1) * period] == first:
         times += 1
@@ -71,9 +71,9 @@ def _times(kinds: Sequence[Any], at: int, period: int) -> int:
 
 
 def _marks(kernels: Sequence[Any]) -> set[Any]:
-    """The pairs of successive ops between which a sequence is cut, so that its parts are short, and often alike.
+    """The pairs of successive ops at which a sequence is cut, so that its parts are short and often equal.
 
-    A long part is cut at the pair that comes about as often as it has chunks: once a period, where it has one.
+    A long part is cut at the pair that occurs about as often as it has chunks: once per period, if it is periodic.
     """
     marks: set[Any] = set()
     parts = [list(pairwise(kernels))]
@@ -91,12 +91,12 @@ def _marks(kernels: Sequence[Any]) -> set[Any]:
 
 
 class Chunk:
-    """One part of a sequence: its ops on numbers of its own, and what it reads and gives.
+    """One part of a sequence: its ops with local numbering, its inputs and its results.
 
     Attributes:
         reads: codes of the values it takes.
         gives: codes of its results.
-        content: the records, reading ``~k`` for what it takes; with the numbers of its results.
+        content: the records, reading ``~k`` for inputs; with the numbers of its results.
     """
 
     def __init__(self, steps: Sequence[Step], alive: frozenset[int], read_later: frozenset[int]) -> None:
@@ -115,12 +115,12 @@ class Chunk:
         self.steps = Order(records, self.content[1]).steps
 
     def run(self, *arrays: Any) -> list[Any]:
-        """What it gives for what it takes, op by op."""
+        """Its results for its inputs, op by op."""
         return run_steps(self.steps, arrays, self.content[1])
 
     @in_x64
     def compile(self, leaves: Sequence[Spec]) -> Any:
-        """The compiled function of what it takes."""
+        """The compiled function."""
         return jax.jit(self.run).lower(*[spec.aval for spec in leaves]).compile()
 
 
@@ -128,7 +128,7 @@ class Chunked:
     """A sequence as compiled chunks, for the outputs `alive`.
 
     Args:
-        compiled: chunks compiled so far, by content and what they take; it is added to.
+        compiled: chunks compiled so far, by content and inputs; it is extended.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Chunked:
             chunks.append(Chunk(part, held, frozenset(later)))
             later.update(chunks[-1].reads)
         self.compilations = 0
-        self.rest: list[tuple[Chunk, tuple[Spec, ...]]] | None = []  # parts that run op by op, and what they take
+        self.rest: list[tuple[Chunk, tuple[Spec, ...]]] | None = []  # parts that run op by op, and their inputs
         self.parts: list[tuple[Any, tuple[int, ...], tuple[int, ...], list[int]]] = []
         seen = set(alive)
         known = Counter([chunk.content for chunk in chunks])
@@ -162,7 +162,7 @@ class Chunked:
         self.parts.reverse()
 
     def compile_rest(self, rest: Sequence[tuple[Chunk, tuple[Spec, ...]]]) -> None:
-        """Compile parts that come once in the sequence, which pays where the sequence itself comes often."""
+        """Compile parts that occur once in the sequence, which pays off if the sequence itself is frequent."""
         several = [(chunk, given) for chunk, given in rest if len(chunk.steps) > 1]
         made = {
             chunk.run: uninterrupted(partial(chunk.compile, given))

@@ -1,7 +1,7 @@
-"""What ops insist on about their numbers (ids within a table, integer divisors other than zero), in eager mode.
+"""Requirements of ops on their numbers (ids within a table, non-zero integer divisors), in eager mode.
 
-Arrays on the host are checked before the op is recorded, so the error is raised at its line. What is pending is checked
-by a small kernel that runs with it; the error then comes from the line that looks, and names the op's line.
+Arrays on the host are checked before the op is recorded, so the error is raised at its line. Pending values are checked
+by a small kernel that runs with them; the error is then raised at the line that reads a value, and names the op's line.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lowering.program import FRAMEWORK_FOLDERS
 
 
 class DemandKernel(Kernel):
-    """A kernel that gives, for another kernel's inputs, int64 [2]: (whether a demand is broken, the bad number)."""
+    """A kernel from another kernel's inputs to int64 [2]: (whether a demand is broken, the bad number)."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.__dict__.update(kernel.__dict__)
         self.type = f"{kernel.type}_demands"
-        self.known, self.demands, self.backward = {}, None, True  # nobody checks a check
+        self.known, self.demands, self.backward = {}, None, True  # checks are not checked themselves
         self.checked, self.first = False, FirstRuns()
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
         self.__dict__.pop("jitted", None)
@@ -52,10 +52,10 @@ class DemandKernel(Kernel):
         return (total,)
 
     def refuse(self, ins: Sequence[Value]) -> tuple[tuple[int, int], ...] | None:
-        """EnforceNotMet where values that are on the host break a demand.
+        """Raise EnforceNotMet if values on the host break a demand.
 
-        Returns where all that is demanded of inputs of these shapes is that some are in [0, high): (the input, high) of
-        each; None where it is more.
+        If the only demands on inputs of these shapes are that some are in [0, high), returns (the input, high) for
+        each; otherwise None.
         """
         flat = [v.array if k in self.reads else v.spec.aval for k, v in enumerate(ins)]
         found = self._found(flat)
@@ -68,7 +68,7 @@ class DemandKernel(Kernel):
         return _limits(flat, [demand for demand, _ in found])
 
     def reads_host(self, ins: Sequence[Value]) -> bool:
-        """Whether all numbers that are read are NumPy's."""
+        """Whether all numbers read are NumPy arrays."""
         return all(type(ins[k].array) is np.ndarray for k in self.reads)
 
 
@@ -84,7 +84,7 @@ def _limits(flat: Sequence[Any], found: Sequence[Demand]) -> tuple[tuple[int, in
 
 
 def within(limits: tuple[tuple[int, int], ...] | None, variables: Sequence[Any]) -> bool:
-    """Whether inputs are on the host and within limits; what lies without may be admitted all the same."""
+    """Whether inputs are on the host and within limits; values outside may still be admissible."""
     if limits is None:
         return False
     for k, high in limits:
@@ -95,7 +95,7 @@ def within(limits: tuple[tuple[int, int], ...] | None, variables: Sequence[Any])
 
 
 def demand_of(kernel: Kernel, specs: tuple[Spec, ...]) -> DemandKernel | None:
-    """The kernel that checks another one's inputs; None where it demands nothing."""
+    """The kernel that checks another one's inputs; None if it demands nothing."""
     if kernel.definition.demands is None:
         return None
     if kernel.demands is None:
@@ -120,7 +120,7 @@ def broken(kernel: Kernel, value: int, expected: str, line: str) -> EnforceNotMe
 
 
 def user_line() -> str:
-    """``file:line`` of the innermost frame that is no code of ours."""
+    """``file:line`` of the innermost frame outside this package."""
     frame: Any = sys._getframe(1)
     while frame is not None and any(folder in frame.f_code.co_filename for folder in FRAMEWORK_FOLDERS):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""What runs the ops of a pass: on values alone, or on variables whose own gradients are recorded."""
+"""How a backward pass runs ops: on values only, or on variables whose own gradients are recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """How a backward pass runs ops: on values, leaving no trace."""
+    """Runs the ops of a backward pass on values, without recording."""
 
     def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
@@ -25,15 +25,15 @@ class Engine:
         return self.tracer.run(kernel, [x if x.__class__ is Value else x._value for x in flat])
 
     def as_given(self, var: Any) -> Any:
-        """What a backward pass holds of a variable that is a gradient."""
+        """The form in which a backward pass stores a variable that is a gradient."""
         return var._value
 
     def python(self) -> AbstractContextManager[None]:
-        """Within, a gradient that is a Python function runs."""
+        """Context manager around a gradient that is a Python function."""
         return self.tracer.no_grad()
 
     def as_variable(self, given: Any) -> Any:
-        """The variable for what a backward pass holds."""
+        """The variable for a stored gradient."""
         return self.tracer.variable_of(given)
 
     def total(self, parts: list[Any]) -> Any:
@@ -42,7 +42,7 @@ class Engine:
 
 
 class RecordingEngine(Engine):
-    """How a backward pass runs ops whose own gradients are wanted: on variables, onto the tape."""
+    """Runs the ops of a backward pass whose own gradients are needed: on variables, with recording."""
 
     def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
         """See Engine."""

@@ -1,4 +1,4 @@
-"""Which kernel an op is, by what it is given: told without looking into its content where it came before."""
+"""Finding an op's kernel from its arguments, without inspecting their content if they occurred before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fluidjax.eager.kernels import Kernel, freeze, kernel_of
 from fluidjax.eager.pending import recorder
 from lowering import get_op
 
-# The kernels of ops by type, layouts and attributes as they are given, where nothing else tells.
+# The kernels of ops by type, layouts and attributes as given, if nothing else is needed to tell them apart.
 _forms: dict[Any, Kernel] = {}
 
 
 def kernel_of_form(
     type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
 ) -> Kernel:
-    """The kernel of an op on these variables: what it writes in place, and declarations of results, tell too."""
+    """The kernel of an op on these variables; in-place outputs and declared results matter too."""
     form = type, in_layout, out_layout, tuple([(k, freeze(v)) for k, v in attrs.items()])
     kernel = _forms.get(form)
     if kernel is not None:
@@ -52,7 +52,7 @@ def aliases_of(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[int, ...]:
 def expected(
     type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
 ) -> Kernel | None:
-    """The kernel of an op, where it is the one that came next last time."""
+    """The kernel of an op, if it is the one that came next last time."""
     point = recorder.point.expected
     if point is None:
         return None
@@ -65,7 +65,7 @@ def expected(
 
 
 def same(given: Any, attrs: Mapping[str, Any]) -> bool:
-    """Whether attributes are those that were given before."""
+    """Whether attributes equal those given before."""
     try:
         return given == attrs
     except ValueError:  # arrays among them

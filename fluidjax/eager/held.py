@@ -1,4 +1,4 @@
-"""The scope variable that Fluid keeps for an eager variable, and its tensor."""
+"""The scope variable that Fluid has for an eager variable, and its tensor."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Holder:
-    """What ``var.value()`` gives: the scope variable that Fluid keeps for an eager variable."""
+    """The result of ``var.value()``: the scope variable that Fluid has for an eager variable."""
 
     def __init__(self, var: VarBase) -> None:
         self._var = var
 
     def get_tensor(self) -> Any:
-        """The value; what is set in it shows in the variable."""
+        """The value; setting it changes the variable."""
         return _Tensor(self._var)
 
     def get_selected_rows(self) -> HostRows:
@@ -49,17 +49,17 @@ class _Tensor(LoDTensor):
         self._write_through()
 
     def set_lod(self, lod: Any) -> None:
-        """Say where the variable's sequences begin."""
+        """Set the offsets of the variable's sequences."""
         super().set_lod(lod)
         self._write_through()
 
     def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Any) -> None:
-        """Say how long the variable's sequences are."""
+        """Set the lengths of the variable's sequences."""
         super().set_recursive_sequence_lengths(recursive_sequence_lengths)
         self._write_through()
 
     def _write_through(self) -> None:
-        """Bind the variable to what is here now."""
+        """Bind the variable to the current contents."""
         array = np.array(self)
         plain = values.value_of(array)
         self._var._value = Value(lod_array(plain.array, self._lod, room=None)) if self._lod else plain

@@ -1,7 +1,7 @@
 """Kernels: one op with its attributes and the layout of its slots, as one compiled function of flat inputs.
 
-A kernel is kept for as long as the process runs, keyed by content; below it jax.jit keeps one executable for each
-signature of shapes and dtypes.
+A kernel is kept for the lifetime of the process, keyed by content; jax.jit keeps one executable per signature
+of shapes and dtypes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Layout = tuple[Any, ...]  # per slot its name, for one variable, or (name, numbe
 
 
 def flatten(slots: Mapping[str, Any]) -> tuple[list[Any], Layout]:
-    """(the variables of all slots one after the other, how they belong to slots)."""
+    """(the variables of all slots in sequence, their assignment to slots)."""
     flat: list[Any] = []
     layout: list[Any] = []
     for slot, argument in slots.items():
@@ -48,7 +48,7 @@ def flatten(slots: Mapping[str, Any]) -> tuple[list[Any], Layout]:
 
 
 def _named(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by slot, taken one after the other."""
+    """Names by slot, taken in sequence."""
     named, begin = {}, 0
     for entry in layout:
         slot, count = (entry, 1) if isinstance(entry, str) else entry
@@ -58,7 +58,7 @@ def _named(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def freeze(value: Any) -> Any:
-    """A hashable stand-in for an attribute's value."""
+    """A hashable substitute for an attribute's value."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, np.ndarray):
@@ -71,12 +71,12 @@ MOVABLE = frozenset(
     "scale slice pow clip dropout fill_constant uniform_random gaussian_random truncated_gaussian_random".split()
 )
 
-# What is known of the outputs of an op before it runs: their specs, None for those nobody takes.
+# What is known of the outputs of an op before it runs: their specs, None for unused ones.
 Outcome = tuple[Spec | None, ...] | tuple[int, ...] | None
 
 
 class _Variables:
-    """Just enough of a program for rules that ask what their outputs were declared as."""
+    """Just enough of a program for rules that query the declared types of their outputs."""
 
     gradients: frozenset[str] = frozenset()
     version, newer, has_scalars = 0, False, False  # eager ops are Fluid's
@@ -89,29 +89,29 @@ class _Variables:
 
 
 class Kernel:
-    """One op as a function of the values of its input slots, one after the other.
+    """One op as a function of the values of its input slots, in sequence.
 
     Attributes:
         definition: the op.
         attrs: all its attributes.
-        declared: what the outputs were declared as, where the op asks.
-        given: the attributes that a caller gave, where slots, attributes and `declared` tell which kernel it is;
-            `given_fresh`: where they alone tell it for outputs that are fresh variables.
-        movable: whether it has numbers that may become operands (see ``numbers``); `opened` is what became of them.
+        declared: the declared types of the outputs, if the op needs them.
+        given: the attributes given by a caller, if slots, attributes and `declared` identify the kernel;
+            `given_fresh`: if they alone identify it for outputs that are fresh variables.
+        movable: whether it has numbers that may become operands (see ``numbers``); `opened`: the resulting kernel.
         view: the op with stand-in names: ``i0``, ``i1`` ... for its inputs, ``o0`` ... for its outputs; an output that
-            is the variable of an input it updates has the input's name.
-        aliases: for each output the number of the input whose variable it is, -1 for none; () where none is any.
-        plans: what the gradient takes, by the inputs that want one (see ``tape``).
+            that is the variable of an input it updates has the input's name.
+        aliases: for each output the number of the input whose variable it is, -1 for none; () if there are none.
+        plans: the gradient, by the inputs that need one (see ``tape``).
         first: which runs are on NumPy (see ``first``).
-        known: what the outputs are by what the inputs are; None where only a run tells; where all outputs are inputs as
-            they are, for each output the number of the input.
-        takes_key: whether it draws random numbers from a key that is its first input.
-        on_host: whether it draws from nothing else, and so without compiling (see ``lowering.engine.host_bits``).
+        known: the specs of outputs by those of inputs; None if known only to a run; if all outputs are unchanged
+            inputs, for each output the number of the input.
+        takes_key: whether it draws random numbers from a key passed as its first input.
+        on_host: whether its only draws are of a kind done without compiling (see ``lowering.engine.host_bits``).
         width: the number of outputs, and of inputs that the op updates.
         checked: whether its inputs' numbers are checked.
-        simple: whether its outputs are all that it writes, and its inputs all have values.
-        direct: whether its compiled function is what runs.
-        plain: whether it is a function of arrays; else it runs at once, on what its variables hold.
+        simple: whether its outputs are all that it writes, and all its inputs have values.
+        direct: whether its compiled function is called directly.
+        plain: whether it is a function of arrays; otherwise it runs immediately, on its variables' values.
         sources: whether it has no inputs: its outputs are constants, or drawn.
     """
 
@@ -164,7 +164,7 @@ class Kernel:
 
     @cached_property
     def _runner(self) -> Runner:
-        """Made at the first run: asking for the platform starts XLA, after which a process cannot fork."""
+        """Created at the first run: asking for the platform starts XLA, after which a process cannot fork."""
         return Runner(_Variables(self._variables), platform=_platform())  # type: ignore[arg-type]
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -202,7 +202,7 @@ class Kernel:
         return self.view.attrs
 
     def _run_raw(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs of an op that takes host values, or values as they are."""
+        """The outputs of an op that takes host values or raw values."""
         key, flat = (_wrapped(flat[0]), flat[1:]) if self.takes_key else (None, flat)
         names = [name for names in self.view.inputs.values() for name in names]
         env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
@@ -223,7 +223,7 @@ class Kernel:
         return self._flat_results(call(self.definition, self._values(flat), self.attrs, given))
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        """The rule on input values, before which stands the key, for a kernel that takes one."""
+        """The rule on input values, preceded by the key for a kernel that takes one."""
         words, flat = (flat[0], flat[1:]) if self.takes_key else (self.own_key, flat)
         return self._rule(flat, None if words is None else _wrapped(words))
 
@@ -241,7 +241,7 @@ class Kernel:
 
     @cached_property
     def jitted(self) -> Any:
-        """The compiled function of the input values; those of a kernel that takes a key begin with its words."""
+        """The compiled function of the input values; those of a kernel that takes a key begin with the key's words."""
 
         def run(*flat: Any) -> tuple[Any, ...]:
             return self._with_key(flat)
@@ -250,7 +250,7 @@ class Kernel:
         return jax.jit(run)
 
     def infer(self, specs: tuple[Spec, ...]) -> Outcome:
-        """What the outputs are for inputs of these specs (see ``known``). Errors are the rule's own."""
+        """The specs of the outputs for inputs with these specs (see ``known``). Errors are raised by the rule."""
         found: Outcome = None
         if self.plain and not self.on_host and all(spec.plain for spec in specs):
             self._check_dtypes(specs)
@@ -280,7 +280,7 @@ class Kernel:
         return tuple(None if out is None else spec_of(out) for out in outs)
 
     def _check_dtypes(self, specs: tuple[Spec, ...]) -> None:
-        """Fluid promotes nothing: the two sides of a binary op are of one element type."""
+        """Fluid promotes nothing: both sides of a binary op must have the same element type."""
         if self.type in _BINARY and len(specs) == 2 and specs[0].dtype != specs[1].dtype:
             raise TypeError(f"its inputs are of different element types, {specs[0].dtype} and {specs[1].dtype}")
         if self.type == "elementwise_floordiv" and is_floating(specs[0].dtype):
@@ -289,7 +289,7 @@ class Kernel:
             raise TypeError(f"its ids are int64, and the inputs are {specs}")
 
     def run(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs for input values (a key's words first, for a kernel that takes one), with 64-bit types on."""
+        """The outputs for input values (first a key's words, for a kernel that takes one), with 64-bit types on."""
         if not self.direct:
             return self._run_otherwise(flat)
         if self.first and (found := self.first.run(flat)) is not None:
@@ -300,7 +300,7 @@ class Kernel:
         except NeedsExact:
             return tuple(map(_settled, self.jitted(*map(exact, flat))))
         except NeedsConcrete:
-            # The rule needs host values (a shape, say): here every value is known.
+            # The rule needs host values (such as a shape): here every value is known.
             return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
 
     def _run_otherwise(self, flat: Sequence[Any]) -> tuple[Any, ...]:
@@ -315,7 +315,7 @@ class Kernel:
         return self._rule(())
 
 
-# Ops that do something to the world, or feed and fetch.
+# Ops with side effects, and feed and fetch.
 _EFFECTS = frozenset(
     "print py_func feed fetch read load load_combine save save_combine create_py_reader "
     "create_double_buffer_reader".split()
@@ -338,7 +338,7 @@ _RAGGED = frozenset([LoDArray])
 
 
 def _settled(value: Any) -> Any:
-    """A result whose number of rows only the run found (``sequence_erase``), without its padding."""
+    """A result whose number of rows is known only after the run (``sequence_erase``), without its padding."""
     if type(value) is not LoDArray or not value.padded or isinstance(value.data, jax.core.Tracer):
         return value
     return exact(value)
@@ -366,14 +366,14 @@ def kernel_of(
     declared: tuple[VarType, ...] = (),
     backward: bool = False,
 ) -> Kernel:
-    """The kernel of an op; the same one for equal content.
+    """The kernel of an op, shared by equal contents.
 
     Args:
-        attrs: attributes, those left out taking their defaults.
+        attrs: attributes; missing ones take their defaults.
         ins, outs: the layouts of its slots (see ``flatten``).
-        wanted: which outputs are taken, None: all.
+        wanted: which outputs are used; None for all.
         aliases: for each output the index of the input whose variable it is, -1 for none.
-        declared: the element types that its outputs were declared with.
+        declared: the declared element types of its outputs.
         backward: whether it computes gradients.
     """
     key: Any = (type, tuple(attrs.items()), ins, outs, wanted, aliases, declared, backward)
@@ -392,5 +392,5 @@ def kernel_of(
 
 
 def forget(kernel: Kernel) -> None:
-    """Keep a kernel no longer: another one does its work."""
+    """Discard a kernel that has been replaced by another."""
     _kernels.pop(kernel.key, None)

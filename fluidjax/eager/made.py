@@ -1,4 +1,4 @@
-"""The parameters that layers made under a tracer: Fluid 1.3 to 1.6 gave them to optimizers that were given none."""
+"""The parameters created by layers under a tracer, which Fluid 1.3 to 1.6 used for optimizers without a list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Made:
     """What a tracer knows of layers.
 
     Attributes:
-        named: whether layers were made as in Fluid 1.6, with a name in the first place; optimizers follow then.
+        named: whether layers were created as in Fluid 1.6, with a name as first argument; optimizers then follow.
     """
 
     def __init__(self) -> None:
@@ -19,10 +19,10 @@ class Made:
         self._held: WeakValueDictionary[int, ParamBase] = WeakValueDictionary()
 
     def add(self, param: ParamBase) -> ParamBase:
-        """Note a parameter, and return it."""
+        """Record a parameter, and return it."""
         self._held[id(param)] = param
         return param
 
     def parameters(self) -> list[ParamBase]:
-        """Those that somebody still holds, in the order they were made."""
+        """Those that are still referenced, in order of creation."""
         return list(self._held.values())

@@ -1,4 +1,4 @@
-"""Which numbers change from step to step: others come at the same place of a recorded sequence."""
+"""Which numbers change from step to step: those that differ at the same position of a recorded sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NUMBERS = frozenset("scale bias factor min max seed value str_value".split())
 
 
 def moves(kernel: Kernel, point: Point) -> bool:
-    """Whether ops like this one came at this place with other numbers, more than a few."""
+    """Whether ops like this one occurred at this position with other numbers, more than a few."""
     rest = tuple([(name, freeze(value)) for name, value in kernel.attrs.items() if name not in _NUMBERS])
     family = kernel.type, kernel.ins, kernel.outs, rest
     if point.numbers is None:

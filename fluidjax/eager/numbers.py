@@ -1,8 +1,8 @@
-"""Numbers that change from step to step are operands: attributes that would make a kernel of their own each time.
+"""Numbers that change from step to step become operands: as attributes, each would require a kernel of its own.
 
-An attribute is part of its kernel, and of every block that the kernel is in. Where the third different number comes at
-one place of a recorded sequence (a factor that is annealed, a seed, a constant), or a third slice of one size is cut
-at another start, the number goes in as a value instead. Fluid's own tensor slots take it where the op has one.
+An attribute is part of its kernel, and of every block that contains the kernel. When the third different number occurs
+at one position of a recorded sequence (an annealed factor, a seed, a constant), or a third slice of one size has
+another start, the number becomes an input. Fluid's own tensor slot is used if the op has one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 
-# Attributes that are numbers, and the slots that take them instead.
+# Attributes that are numbers, and the slots that replace them.
 _SLOTS = {
     "pow": {"factor": "FactorTensor"},
     "clip": {"min": "Min", "max": "Max"},
     "dropout": {"seed": "Seed"},
 }
 
-_starts: dict[Any, set[Any]] = {}  # what is cut, in which size -> the starts there were
+_starts: dict[Any, set[Any]] = {}  # sliced input and size -> the starts seen
 
 
 def opened(kernel: Kernel, ins: Sequence[VarBase], point: Point) -> tuple[Kernel, Sequence[VarBase]] | None:
-    """A kernel that takes the numbers of `kernel` as an operand, with its inputs; None to leave it as it is."""
+    """A kernel that takes the numbers of `kernel` as an operand, with its inputs; None to leave it unchanged."""
     if kernel.type == "slice":
         return _opened_slice(kernel, ins)
     if len(kernel.ins) != 1 or not kernel.attrs.get("fix_seed", True) or not moves(kernel, point):
@@ -59,7 +59,7 @@ def _with_slots(kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequenc
 
 
 class Affine(Kernel):
-    """An op that is affine in its input, with numbers as its second one.
+    """An op that is affine in its input, with its numbers as the second input.
 
     Args:
         kernel: the op with any numbers.

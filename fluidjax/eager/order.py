@@ -1,4 +1,4 @@
-"""Which of the recorded ops are needed, and running them one by one."""
+"""Determining which recorded ops are needed, and running them one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Order:
     """The records that outputs depend on.
 
     Attributes:
-        steps: (record, the number of its first output, the outputs that nobody reads after it) in order.
+        steps: (record, the number of its first output, the outputs that are not read after it) in order.
     """
 
     def __init__(self, records: Sequence[Record], alive: Iterable[int]) -> None:
@@ -35,7 +35,7 @@ class Order:
 
 
 def output_specs(records: Sequence[Record], leaves: Sequence[Spec]) -> list[Spec | None]:
-    """What every output is."""
+    """The specs of all outputs."""
     found: list[Any] = []
     for kernel, *codes in records:
         ins = tuple([found[c] if c >= 0 else leaves[~c] for c in codes])
@@ -44,12 +44,12 @@ def output_specs(records: Sequence[Record], leaves: Sequence[Spec]) -> list[Spec
 
 
 def one_by_one(records: Sequence[Record], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
-    """Run what the outputs `alive` depend on; each value goes when it was used for the last time."""
+    """Run what the outputs `alive` depend on; each value is released after its last use."""
     return with_x64(run_steps, Order(records, alive).steps, arrays, alive)
 
 
 def run_steps(steps: Sequence[tuple[Record, int, list[int]]], arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
-    """Run the steps of an Order, with 64-bit types on."""
+    """Run the steps of an Order, with 64-bit types enabled."""
     values: dict[int, Any] = {~k: array for k, array in enumerate(arrays)}
     value_of = values.__getitem__
     for record, begin, ended in steps:

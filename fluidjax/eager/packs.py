@@ -1,7 +1,7 @@
 """Small vectors that a block replaces travel in one buffer: each array costs a call more than a microsecond.
 
-Biases, their moments and the like come out of one step as pieces of a buffer, and go into the next one with it. Where
-somebody looks at one, or another block reads it, it is taken out.
+Biases, their moments and the like leave a step as pieces of a buffer, and enter the next one with it. If one is
+inspected, or another block reads it, it is extracted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fluidjax.eager.order import Record
 from fluidjax.eager.values import Spec
 
 _SMALL = 4096  # bytes of the longest vector that is packed
-_LARGE = 1 << 20  # bytes of an array beside which nothing is packed (see ``execution.packing``)
-_LEAST = 4  # vectors that are worth a buffer
+_LARGE = 1 << 20  # bytes of an array that rules out packing (see ``execution.packing``)
+_LEAST = 4  # vectors that justify a buffer
 
 
 class Piece:
@@ -36,12 +36,12 @@ class Piece:
 
 
 def taken(array: Any) -> Any:
-    """An array as kernels take it."""
+    """An array in the form that kernels take."""
     return array.take() if array.__class__ is Piece else array
 
 
 def replaced(records: Sequence[Record], alive: Sequence[int]) -> dict[int, int]:
-    """leaf -> the output `alive` that is the same variable after the ops, by what the ops update in place."""
+    """leaf -> the output `alive` that is the same variable after the ops, according to their in-place updates."""
     origins: dict[int, int] = {}  # output -> leaf
     count = 0
     for kernel, *codes in records:
@@ -60,7 +60,7 @@ class Pack:
     """Vectors that share a buffer.
 
     Attributes:
-        leaves, outputs: which leaves go in with it, and which outputs come out.
+        leaves, outputs: which leaves enter with it, and which outputs leave with it.
         bounds: where each of them begins and ends.
     """
 
@@ -72,7 +72,7 @@ class Pack:
         self.size = ends[-1]
 
     def join(self, arrays: Sequence[Any]) -> Any:
-        """The buffer of these leaves, which may be overwritten; `arrays` alone holds what nobody needs any more."""
+        """The buffer of these leaves, which may be overwritten; `arrays` holds the only references to unneeded ones."""
         buffer = arrays[self.leaves[0]].buffer if arrays[self.leaves[0]].__class__ is Piece else None
         whole, free = buffer is not None and buffer.shape[0] == self.size, True
         for k, bounds in zip(self.leaves, self.bounds, strict=True):
@@ -86,18 +86,18 @@ class Pack:
         return np.concatenate([np.asarray(taken(arrays[k])) for k in self.leaves])
 
     def split(self, buffer: Any) -> list[Any]:
-        """The vectors in a buffer, inside jit."""
+        """Split a buffer into its vectors, inside jit."""
         return [jax.lax.slice_in_dim(buffer, start, stop) for start, stop in self.bounds]
 
     def pieces(self, buffer: Any) -> list[Piece]:
-        """The same outside."""
+        """The same outside jit."""
         return [Piece(buffer, start, stop) for start, stop in self.bounds]
 
 
 def packs_of(
     records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], donated: Sequence[int]
 ) -> list[Pack]:
-    """How the vectors are packed that a block replaces."""
+    """How the vectors that a block replaces are packed."""
     if any(_bytes(spec) > _LARGE for spec in leaves if spec.plain):
         return []
     pairs, free = replaced(records, alive), set(donated)

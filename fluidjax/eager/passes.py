@@ -1,8 +1,8 @@
-"""A backward pass that was run before, done again without its Python.
+"""Repeating a backward pass without its Python.
 
-What a pass records follows from the nodes that its root comes from and from what they read. So where a batch holds the
-same records as once before, and the nodes hang together in the same way, the pass records the same ops and gives the
-same variables their gradients. All that could differ is looked at each time; where it does, the pass runs afresh.
+What a pass records follows from the nodes that its root depends on and from what they read. So if a batch holds the
+same records as before, and the nodes are connected in the same way, the pass records the same ops and gives the
+same variables their gradients. Everything that could differ is checked each time; if it does, the pass runs afresh.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Visit(NamedTuple):
 
     Attributes:
         plan, specs: of the node.
-        edges: of each input that a gradient could flow to: its number, whether one does, the number of the node that
-            made it (-1 for leaves), and the number of that node's output or of the leaf.
+        edges: for each input that a gradient could flow to: its number, whether one does, the number of the node that
+            created it (-1 for leaves), and the number of that node's output or of the leaf.
         reads: ("i" or "o", k) for each input and output that the gradient reads.
     """
 
@@ -34,13 +34,13 @@ class Visit(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """A gradient that a pass gives.
+    """A gradient computed by a pass.
 
     Attributes:
-        visit, input: where its variable is; the root where ``visit`` is negative.
-        code: the number of the output that it is.
-        spec: what it is.
-        source: where it is no output, what it is.
+        visit, input: the location of its variable; the root if ``visit`` is negative.
+        code: the number of the output.
+        spec: its spec.
+        source: its source, if it is not an output.
     """
 
     visit: int
@@ -63,7 +63,7 @@ class Known(NamedTuple):
     gradients: list[Gradient]
 
     def run(self, recorder: Recorder, root: Any, retain: bool) -> bool:
-        """Do it again from another root; False where something differs, and nothing was done."""
+        """Repeat the pass from another root; returns False, without effect, if anything differs."""
         if root._place[1] != self.k or not recorder.takes(self.stretch.ops):
             return False
         reads = [root._value]
@@ -80,11 +80,11 @@ class Known(NamedTuple):
         return True
 
     def _walk(self, first: Any, reads: list[Any]) -> list[Any] | None:
-        """The nodes, None where one differs; the values that they read are added to `reads`."""
+        """The nodes, None if one differs; the values that they read are added to `reads`."""
         nodes: list[Any] = [first, *[None] * (len(self.visits) - 1)]
         leaves: list[Any] = []
         last = None
-        for node, (plan, specs, edges, wanted) in zip(nodes, self.visits, strict=True):  # the list fills on the way
+        for node, (plan, specs, edges, wanted) in zip(nodes, self.visits, strict=True):  # the list grows meanwhile
             if node.__class__ is not OpNode or node.plan is not plan or node.specs != specs:
                 return None
             if node.freed or (last is not None and node.order >= last):
@@ -114,12 +114,12 @@ class Known(NamedTuple):
         return nodes if len(set(map(id, leaves))) == len(leaves) else None
 
     def _give(self, recorder: Recorder, reads: list[Any], variables: list[Any]) -> None:
-        """Give the variables that somebody holds their gradients; the first variable is the last of the list."""
+        """Give the variables that are still referenced their gradients; the first variable is the last of the list."""
         made: dict[int, Value] = {}
         count = sys.getrefcount
         for _, _, code, spec, source in self.gradients:
             var = variables.pop()
-            if count(var) <= 2:  # held here alone
+            if count(var) <= 2:  # referenced only here
                 continue
             if source is not None:
                 var._grad = value_at(source, reads)
@@ -130,7 +130,7 @@ class Known(NamedTuple):
 
 
 def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:
-    """Whether a variable is leaf `k`, the next one if there are only `k` so far."""
+    """Whether a variable is leaf `k`, or the next one if there are only `k` so far."""
     if k == len(leaves):
         leaves.append(var)
         return True
@@ -138,11 +138,11 @@ def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:
 
 
 class Watched:
-    """A pass that is being run, to be known afterwards.
+    """Observes a running pass so that it can be repeated.
 
     Args:
-        recorder: what ops are recorded by.
-        root: the variable that the pass begins at; an output of a node.
+        recorder: records the ops.
+        root: the variable that the pass starts from; an output of a node.
     """
 
     def __init__(self, recorder: Recorder, root: Any) -> None:
@@ -150,7 +150,7 @@ class Watched:
         self.mark = Mark(recorder)
 
     def known(self, nodes: Sequence[Any], found: dict[Any, tuple[Any, Any]]) -> Known | None:
-        """The pass, that ran over `nodes` and found gradients; None where it cannot be done again."""
+        """The pass that ran over `nodes` and found gradients; None if it cannot be repeated."""
         if any(node.__class__ is not OpNode or node.forward is not None for node in nodes):
             return None
         visits = _visits(nodes)
@@ -186,7 +186,7 @@ def _visits(nodes: Sequence[Any]) -> list[Visit]:
         for i, (var, place) in enumerate(zip(node.inputs, node.parents, strict=True)):
             flows = place is not UNWANTED and var._stop_gradient is False
             if place is UNWANTED or (flows and place is not None and id(place[0]) not in numbers):
-                continue  # no gradient comes out for it
+                continue  # it gets no gradient
             if not flows or place is None:
                 edges.append((i, flows, -1, leaves.setdefault(id(var), len(leaves)) if flows else 0))
             else:

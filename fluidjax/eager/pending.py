@@ -1,8 +1,8 @@
 """Ops that are recorded and not yet run.
 
-An op's outputs are known in shape and dtype at once; their numbers are computed when somebody looks at one (``numpy``,
-``bool``, ``print`` ...), and only those that somebody still holds, or that these follow from. What was recorded
-between two looks runs op by op, or, when it was seen before, as one compiled block (see ``blocks``).
+An op's outputs have known shapes and dtypes at once; their numbers are computed when one is read (``numpy``,
+``bool``, ``print`` ...), and only those that are still referenced, or that these depend on. What was recorded
+between two reads runs op by op or, if it occurred before, as one compiled block (see ``blocks``).
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from fluidjax.execution import seeds
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
 
-_ARRAY, _FLOAT = np.ndarray, VarType.FP32  # looking them up takes as long as the rest of what is done with them
-LIMIT = 20_000  # ops that may be pending; a program that never looks must not fill the memory
+_ARRAY, _FLOAT = np.ndarray, VarType.FP32  # looking them up takes as long as the rest of their processing
+LIMIT = 20_000  # ops that may be pending; a program that never reads a value must not fill the memory
 
 
 class Recorder:
     """The pending ops, and the compiled blocks that run them.
 
     A record is (kernel, code of each input): the number of a pending output, or ``~k`` for leaf ``k``, a value that was
-    there before.
+    already present.
 
     Attributes:
         serial: the number of this batch of pending ops.
         point: the records of the batch (see ``points``).
-        outputs: what stands for each output, None where nobody took it; beside the list, whoever holds it counts.
+        outputs: the stand-in for each output, None if unused; references other than the list's count as uses.
     """
 
     def __init__(self) -> None:
         self.blocks = Blocks()
-        self._faults: list[Any] = []  # (flag, its kernel, the user's line) of checks that run with what is pending
+        self._faults: list[Any] = []  # (flag, its kernel, the user's line) of checks that run with the pending ops
         self.serial = 0
         self._draws = 0
         self._tree = Tree()
@@ -59,14 +59,14 @@ class Recorder:
         self.point = root
         self.outputs: list[Value | None] = []
         self._leaves: list[Value] = []
-        self._returning: list[Value] = []  # leaves that other batches knew, and that are on the host
+        self._returning: list[Value] = []  # leaves known from other batches that are on the host
         self._limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
         """The places on the tape of the inputs of the op that leads to the expected point.
 
-        None where the op is another one after all, or where more has to be done than to record it. Beside the places, a
-        number with a bit for each input, 1 where a gradient flows to it.
+        None if the op is a different one after all, or if more is needed than recording it. Besides the places, a
+        number with a bit for each input, 1 if a gradient flows to it.
         """
         if (point.special and point.limits is None) or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
@@ -87,7 +87,7 @@ class Recorder:
                 else:
                     parents.append(UNWANTED)
                     flows += flows
-        except AttributeError:  # no variable of eager mode, or one without a value
+        except AttributeError:  # not an eager variable, or one without a value
             return None
         leaves = self._leaves
         if len(leaves) != point.leaves:
@@ -99,10 +99,10 @@ class Recorder:
         return parents, flows
 
     def run(self, kernel: Kernel, ins: Sequence[Value], seed: int = 0) -> list[Value | None]:
-        """The outputs of a kernel for its inputs, pending; at once where nothing is known before it ran.
+        """The outputs of a kernel for its inputs, pending; computed at once if nothing is known before the run.
 
         Args:
-            seed: what random numbers are drawn from, 0 for ones that differ from process to process.
+            seed: the seed of random numbers, 0 for numbers that differ between processes.
         """
         point = self.point.expected
         if (
@@ -138,7 +138,7 @@ class Recorder:
         if check is not None and FLAGS["FLAGS_check_values"]:
             limits = self._check(check, ins)
         if found and found[0].__class__ is int:
-            return [ins[k] for k in found]  # what passes through needs no op
+            return [ins[k] for k in found]  # inputs passed through need no op
         if not FLAGS["FLAGS_eager_blocks"]:
             return self._run_directly(kernel, ins, seed, found)
         if self.point.depth >= self._limit:
@@ -163,24 +163,24 @@ class Recorder:
                 value.array, value.spec, value.serial, value.index = None, spec, serial, index
             results.append(value)
             index += 1
-        # Without a call: an interrupt, which arrives at calls, comes before all of this or after it.
+        # Inlined: an interrupt, which arrives at calls, comes before all of this or after it.
         self.outputs += results
         self.point = point
         return results
 
-    # What a pass that is done again needs (see ``passes``).
+    # What repeating a pass needs (see ``passes``).
 
     def takes(self, count: int) -> bool:
-        """Whether so many ops more can be pending, and no other leaves are there than the ops have."""
+        """Whether this many more ops can be pending, and their leaves are the only new ones."""
         fits = self.point.depth + count < self._limit and len(self._leaves) == self.point.leaves
         return fits and bool(FLAGS["FLAGS_eager_blocks"])
 
     def leaves_since(self, point: Point) -> list[Value]:
-        """The leaves that came after a point of this batch."""
+        """The leaves added after a point of this batch."""
         return self._leaves[point.leaves :]
 
     def extend(self, end: Point) -> None:
-        """Go on to a point that this one leads to; nobody takes the outputs in between but by ``output``."""
+        """Continue to a point that this one leads to; outputs in between can only be obtained by ``output``."""
         added: list[None] = [None] * (end.first + len(end.outs) - len(self.outputs))
         self.outputs += added
         self.point = end
@@ -211,7 +211,7 @@ class Recorder:
         return None
 
     def _report(self) -> None:
-        """Raise the error of the first op, of those that ran, that got a number it cannot take."""
+        """Raise the error of the first op, among those that ran, with a number it cannot take."""
         faults, self._faults = self._faults, []
         for flag, check, line in faults:
             broken_, number = np.asarray(taken(flag.array))
@@ -219,7 +219,7 @@ class Recorder:
                 raise broken(check, int(number), "ids, labels or divisors within their range", line)
 
     def leaf(self, value: Value) -> int:
-        """The code of a value that was there before; it becomes a leaf."""
+        """The code of an existing value, which becomes a leaf."""
         if value.array is None:
             raise lost()
         if value.serial >= 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT:
@@ -263,11 +263,11 @@ class Recorder:
         return [None if spec is None else Value(a, spec) for a, spec in zip(results, specs, strict=True)]
 
     def end_of_step(self) -> None:
-        """Let the next op begin a new batch: a training step is over."""
+        """Start a new batch with the next op, because a training step has ended."""
         self._limit = 0
 
     def array_of(self, value: Value) -> Any:
-        """The numbers of a value; what is pending runs first."""
+        """The numbers of a value; pending ops run first."""
         if value.array is None:
             self.flush()
             if value.array is None:
@@ -279,7 +279,7 @@ class Recorder:
         return value.array
 
     def flush(self) -> None:
-        """Run what is pending, as far as somebody holds its results. An interrupt waits: nothing would run it again."""
+        """Run pending ops whose results are referenced. An interrupt waits: nothing would run them again."""
         uninterrupted(self._run_pending)
 
     def _run_pending(self) -> None:
@@ -297,13 +297,13 @@ class Recorder:
 
 
 def _place(values: list[Value]) -> None:
-    """Take values from the host to the device, which each call would do again."""
+    """Move values from the host to the device, which each call would repeat otherwise."""
     for value in values:
         value.array = jax.device_put(value.array, may_alias=False)  # jax.numpy.array compiles a copy for each shape
 
 
 def _held(outputs: list[Value | None]) -> tuple[int, ...]:
-    """The numbers of those that somebody holds beside the list."""
+    """The numbers of the outputs with references other than the list's."""
     counts = list(map(sys.getrefcount, outputs))
     return tuple([code for code, count in enumerate(counts) if count > _ALONE and outputs[code] is not None])
 

@@ -1,4 +1,4 @@
-"""Which ops make up the gradient of an op, and what they read: once for each kernel."""
+"""The ops that make up an op's gradient, and what they read: determined once per kernel."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lowering import EMPTY, GRAD, OpSpec, OpView
 
 
 class Step(NamedTuple):
-    """One op of a gradient: its kernel, where its inputs come from, and where its outputs go.
+    """One op of a gradient: its kernel, the sources of its inputs, and the targets of its outputs.
 
     A source is ("i", k) for input k of the forward op, ("o", k) for an output, ("g", k) for an output's gradient,
     ("f", k) for input k of the op that the forward op is the gradient of, ("t", name) for an earlier step's result. A
-    target is ("i", k), ("f", k) or ("t", name); None for an output nobody wants.
+    target is ("i", k), ("f", k) or ("t", name); None for an unused output.
     """
 
     kernel: Kernel
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(kernel: Kernel, wanted: tuple[bool, ...], forward: Kernel | None) -> Plan:
-    """The gradient of `kernel` by the inputs of which `wanted` is True.
+    """The gradient of `kernel` with respect to the inputs for which `wanted` is True.
 
     Args:
         forward: for the kernel of a gradient op, that of the op it is the gradient of.
@@ -53,7 +53,7 @@ def _make_plan(kernel: Kernel, wanted: tuple[bool, ...], forward: Kernel | None)
 
 
 def _distinct(view: OpView) -> OpView:
-    """The op with names of their own for outputs that are inputs' variables: the tape tells versions apart itself."""
+    """The op with separate names for outputs that are inputs' variables: the tape itself distinguishes versions."""
     count = itertools.count()
     outputs = {
         s: [EMPTY if n == EMPTY else f"o{i}" for n, i in zip(ns, count, strict=False)] for s, ns in view.outputs.items()

@@ -1,8 +1,8 @@
-"""Recorded sequences as a tree: what is known of an op that was recorded after the same ops before.
+"""Recorded sequences as a tree: what is known of an op recorded after the same ops as before.
 
-Programs repeat themselves. So each sequence of records is one object, a point, which knows the points that came after
-it, and first the one that came last time. Where an op is the expected one, everything about it is known without asking
-its kernel, and a whole sequence is known by its last point.
+Programs repeat themselves. So each sequence of records is one object, a point, which knows the points that have
+followed it, first the most recent one. If an op is the expected one, everything about it is known without asking
+its kernel, and a whole sequence is identified by its last point.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_MOST = 100_000  # points; then the tree is begun afresh
+_MOST = 100_000  # points; beyond this the tree is rebuilt
 
 
 class Point:
     """The records of a batch up to one of them.
 
     Attributes:
-        before: the point before it; None where a batch begins.
+        before: the previous point; None at the start of a batch.
         kernel, codes: the last record.
         record: the same as one tuple (see ``pending``).
-        depth, first: how many records lead here, and the number of the first output of the last one.
-        outs: the specs of its outputs, None for those nobody takes.
-        fresh: the specs of the leaves that it is the first to read; () for none.
-        leaves: how many leaves there are up to here.
-        special: whether more than recording has to be done for the last record.
-        limits: where all that is done beside is to look whether inputs are in [0, high): (the input, high) of each.
-        expected: the point that came after this one last time.
-        numbers: of ops that came after it, the numbers that they had (see ``numbers``); None for none.
+        depth, first: the number of records up to here, and the number of the first output of the last one.
+        outs: the specs of its outputs, None for unused ones.
+        fresh: the specs of the leaves that it reads first; () for none.
+        leaves: the number of leaves up to here.
+        special: whether the last record needs more than recording.
+        limits: if the only other work is to check that inputs are in [0, high): the (input, high) of each.
+        expected: the point that followed this one last time.
+        numbers: the numbers of ops that have followed it (see ``numbers``); None for none.
         flows, plan: which inputs of the last record gradients flowed to last time, and what these take (see ``follow``)
-        passes: the backward passes that began here (see ``passes``); None before the first.
-        updates: the updates that began here, of each replay (see ``replay``); None before the first.
+        passes: the backward passes that started here (see ``passes``); None before the first.
+        updates: the updates that started here, for each replay (see ``replay``); None before the first.
     """
 
     __slots__ = (
@@ -61,12 +61,12 @@ class Point:
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.numbers: dict[Any, set[Any]] | None = None
-        self._others: dict[Any, Point] | None = None  # all that came after it, where several did
+        self._others: dict[Any, Point] | None = None  # everything that has followed it, if there are several
 
     def after(
         self, kernel: Any, codes: tuple[int, ...], fresh: tuple[Any, ...], outs: tuple[Any, ...], special: bool
     ) -> Point:
-        """The point after this one, where these come next."""
+        """The point after this one, given what comes next."""
         last = self.expected
         if last is not None and last._key() == (kernel, codes, fresh):
             return last
@@ -85,7 +85,7 @@ class Point:
         return self.kernel, self.codes, self.fresh
 
     def way(self, since: int = 0) -> list[Point]:
-        """The points that lead here, this one the last; without the first ``since`` of them."""
+        """The points up to here, this one last; without the first ``since`` of them."""
         found, point = [], self
         while point.before is not None and point.depth > since:
             found.append(point)
@@ -98,7 +98,7 @@ class Tree:
     """All points.
 
     Attributes:
-        points: how many there are.
+        points: their number.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Tree:
         self._root = Point(None, None, (), (), (), False, self)
 
     def root(self) -> Point:
-        """Where a batch begins."""
+        """The start of a batch."""
         if self.points > _MOST:
             self._begin()
         return self._root

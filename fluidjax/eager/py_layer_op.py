@@ -1,4 +1,4 @@
-"""What ``py_layer`` ops of static programs call: the class's functions, on eager variables of the values."""
+"""What the ``py_layer`` ops of static programs call: the class's functions, on eager variables of the values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def forward(number: int, values: Sequence[Any], outputs: Sequence[str]) -> tuple
 def backward(
     number: int, context: Any, values: Sequence[Any], outs: Sequence[Any], grads: Sequence[Any], wanted: Sequence[str]
 ) -> list[Any]:
-    """The values of the inputs' gradients, None for those nobody takes."""
+    """The values of the inputs' gradients, None for unused ones."""
     require_values("py_layer_grad", [*values, *outs, *grads], wanted)
     layer = registered(number, "py_layer").func  # type: ignore[attr-defined]
     variables, results = [_variable(v) for v in values], [_variable(v) for v in outs]

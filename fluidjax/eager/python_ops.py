@@ -1,4 +1,4 @@
-"""Ops of eager mode that are Python functions, with gradients that are Python functions."""
+"""Eager ops that are Python functions, with gradients that are Python functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fluidjax.eager.varbase import VarBase
 def record(
     tracer: Any, inputs: Sequence[VarBase], outputs: Sequence[VarBase], backward: Callable[[list[Any]], Sequence[Any]]
 ) -> None:
-    """Note on the tape that `outputs` were made of `inputs`; outputs get ``stop_gradient`` accordingly.
+    """Record on the tape that `outputs` were computed from `inputs`; sets the outputs' ``stop_gradient`` accordingly.
 
     Args:
-        backward: takes the gradients of the outputs, None for one that has none, and returns those of the inputs.
+        backward: takes the gradients of the outputs (None if there is none) and returns those of the inputs.
     """
     flows = tracer is not None and tracer._train_mode and any(not v.stop_gradient for v in inputs)
     for output in outputs:

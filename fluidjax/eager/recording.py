@@ -1,4 +1,4 @@
-"""The ops that an eager net runs, as a static program."""
+"""The ops run by an eager net, as a static program."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Recording:
 
     def __init__(self) -> None:
         self.ops: list[tuple[Kernel, list[VarBase], list[VarBase | None]]] = []
-        self.enabled = True  # whether what runs is noted
+        self.enabled = True  # whether ops are recorded
 
     @contextlib.contextmanager
     def of(self, tracer: Any) -> Iterator[None]:
-        """Note what runs under a tracer within."""
+        """Record what runs under a tracer inside."""
         bind = tracer._bind
 
         def note(kernel: Kernel, ins: Sequence[Any], outs: Sequence[Any], results: Any, forward: Any = None) -> None:
@@ -42,7 +42,7 @@ class Recording:
 
         Args:
             inputs, outputs: the variables that are fed and fetched, by their names in the program.
-            prefix: what the names of temporary variables begin with.
+            prefix: prefix of the names of temporary variables.
         """
         return _Writer(self, inputs, outputs, prefix).write()
 
@@ -52,7 +52,7 @@ class Recorded:
 
     Attributes:
         program: the program.
-        state: name -> eager variable, of what it reads besides its inputs.
+        state: name -> eager variable, for everything read other than inputs.
     """
 
     def __init__(self, program: Program, state: dict[str, VarBase]) -> None:
@@ -75,7 +75,7 @@ class _Writer:
             for name, var in self.inputs.items():
                 self._declare(name, var).is_data = True
             written = {id(v) for _, _, outs in self.recording.ops for v in outs if v is not None}
-            # A result has the name it is fetched by; one that is an input or a parameter, or twice a result, is copied.
+            # A result has the name by which it is fetched; an input, a parameter or a repeated result is copied.
             for name, var in self.outputs.items():
                 if id(var) in written and id(var) not in self.names and not var.persistable:
                     self._declare(name, var)
@@ -103,7 +103,7 @@ class _Writer:
         if made and not var.persistable:
             return self._declare(f"{self.prefix}{len(self.names)}", var).name
         name = var.name
-        while name in self.state:  # a variable of eager mode may have the name of another
+        while name in self.state:  # an eager variable may have the name of another
             name += "@CAPTURED"
         self.state[name] = var
         return self._declare(name, var).name

@@ -1,6 +1,6 @@
-"""Doing the same ops again: what an optimizer traces in one step, run in the next without its Python.
+"""Repeating ops: what an optimizer traces in one step runs in the next without its Python.
 
-Where the ops are recorded after the same ones as before, they are a stretch that is known (see ``stretches``).
+If the ops are recorded after the same ones as before, they are a known stretch (see ``stretches``).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Update(NamedTuple):
 
     Attributes:
         stretch: what it records.
-        results: of each variable that it writes, the number of the output, and what it is.
+        results: for each variable that it writes, the number of the output and its spec.
     """
 
     stretch: Stretch
     results: list[tuple[int, Spec]]
 
     def run(self, reads: Sequence[Any], variables: Sequence[Any]) -> bool:
-        """Do it again; False where something differs, and nothing was done."""
+        """Repeat it; returns False, without effect, if anything differs."""
         stretch = self.stretch
         if not recorder.takes(stretch.ops) or not stretch.register(recorder, reads):
             return False
@@ -44,11 +44,11 @@ class Update(NamedTuple):
 
 
 class Replay:
-    """Ops on persistable variables, whose values they replace, and on given ones, which are others each time.
+    """Ops on persistable variables, whose values they replace, and on given ones, which change each time.
 
     Args:
-        calls: the ops as they were traced.
-        given: the variables that are others each time.
+        calls: the traced ops.
+        given: the variables that change each time.
     """
 
     def __init__(self, calls: Sequence[Call], given: Sequence[Any]) -> None:
@@ -74,7 +74,7 @@ class Replay:
         reads = values + _values(self._read)
         point = recorder.point
         if point.updates is None:
-            point.updates = WeakKeyDictionary()  # where a step comes twice it will come again
+            point.updates = WeakKeyDictionary()  # a step that recurs will recur again
             return self._run(tracer, values)
         updates = point.updates.setdefault(self, [])
         if any(update.run(reads, self._written) for update in updates):
@@ -96,7 +96,7 @@ class Replay:
                     x._value, x._place = result, None
 
     def _known(self, mark: Mark, reads: list[Any]) -> list[Update]:
-        """What was done since; nothing where it cannot be done again."""
+        """What has been recorded since; nothing if it cannot be repeated."""
         stretch = mark.stretch(reads)
         results: list[Value] = [var._value for var in self._written]
         if stretch is None or not all(map(mark.made, results)) or len(set(map(id, results))) < len(results):
@@ -109,4 +109,4 @@ def _values(variables: Sequence[Any]) -> list[Any]:
     return [h if h.__class__ is Value else var._value for h, var in zip(held, variables, strict=True)]
 
 
-_UPDATES = 8  # that are known of a replay for one point
+_UPDATES = 8  # known updates of a replay for one point

@@ -1,7 +1,7 @@
-"""What a variable holds that shares memory with a NumPy array, as ``to_variable`` makes them on a CPU.
+"""The value of a variable that shares memory with a NumPy array, as created by ``to_variable`` on a CPU.
 
-Nobody tells of a write into an array: the array is compared with what was seen last each time the variable is asked
-for its value. It is no longer looked at once nobody else can write into it.
+Writes to an array cannot be observed, so the array is compared with its last known contents each time the value of
+the variable is needed. This ends once nothing else can write to the array.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value
 from lowering.values import LoDArray
 
-# References to an array that nobody else has: the slot, local variables of two functions, getrefcount's argument; and
+# References to an unshared array: the slot, local variables of two functions, getrefcount's argument; and
 # to the array that it is a view of: the view, a local variable, getrefcount's argument.
 _ARRAY, _BASE = 4, 3
-_SMALL = 1 << 15  # bytes that are copied faster than NumPy is asked six times
+_SMALL = 1 << 15  # bytes that are copied faster than six calls of NumPy
 
 
 class Shared:
-    """The numbers that an array has at the moment, in place of a value.
+    """The current numbers of an array, in place of a value.
 
     Attributes:
-        array: the array; None once the variable has its numbers to itself.
-        seen: the value when it was looked at last.
+        array: the array; None once the variable no longer shares its numbers.
+        seen: the value when it was last inspected.
     """
 
     __slots__ = ("array", "seen")
@@ -39,11 +39,11 @@ class Shared:
 
     @property
     def spec(self) -> Spec:
-        """What the numbers are."""
+        """The spec of the numbers."""
         return self.seen.spec
 
     def now(self) -> Value:
-        """The value of this moment."""
+        """The current value."""
         array = self.array
         if array is None:
             return self.seen
@@ -54,7 +54,7 @@ class Shared:
         return self.seen
 
     def becomes(self, value: Value | None) -> Shared | Value | None:
-        """What a variable holds that gets another value: numbers that fit are written into the array of others."""
+        """The result of assigning a value to a variable: matching numbers are written into the existing array."""
         array = self.array
         if array is None or _is_ours(array) or value is None or value.spec is not self.seen.spec:
             return value
@@ -64,13 +64,13 @@ class Shared:
 
 
 def can_share(array: np.ndarray) -> bool:
-    """Whether memory is shared: of arrays that NumPy keeps in rows and may write, where there is no accelerator."""
+    """Whether memory is shared: for writable C-contiguous arrays, if there is no accelerator."""
     flags = array.flags
     return flags.c_contiguous and flags.writeable and array.dtype != np.uint16 and jax.default_backend() == "cpu"
 
 
 def _is_ours(array: np.ndarray) -> bool:
-    """Whether nobody else has the array, nor what it is a view of."""
+    """Whether nothing else refers to the array, or to the one it is a view of."""
     base = array.base
     if sys.getrefcount(array) > _ARRAY:
         return False
@@ -78,7 +78,7 @@ def _is_ours(array: np.ndarray) -> bool:
 
 
 def _same(array: np.ndarray, seen: Any) -> bool:
-    """Whether two arrays hold the same bits."""
+    """Whether two arrays have the same bits."""
     if isinstance(seen, LoDArray) or array.shape != seen.shape:
         return False
     if array.nbytes <= _SMALL:

@@ -1,7 +1,7 @@
-"""Records that come after a point, noted so that they can be recorded again at once.
+"""Records that follow a point, stored so that they can be recorded again at once.
 
-What is recorded follows from the point it begins at and from the values that it reads: which of them are pending, and
-which become leaves. Where these are the same, the records are, and a batch goes on to the point that they lead to.
+What is recorded follows from the point where it begins and from the values it reads: which of them are pending, and
+which become leaves. If these are the same, the records are, and a batch continues at the point that they lead to.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Source = int | Value  # a value that is read, by its number; or zeros
 
 
 class Stretch(NamedTuple):
-    """Records that come after a point.
+    """Records that follow a point.
 
     Attributes:
-        codes: of the values that are read; None for one that no op took.
-        leaves: what becomes a leaf, in order, and what it is.
-        ops, end: how many records there are, and the point that they lead to.
+        codes: of the values that are read; None for one that no op used.
+        leaves: what becomes a leaf, in order, with its spec.
+        ops, end: the number of records, and the point that they lead to.
     """
 
     codes: list[int | None]
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
     end: Point
 
     def register(self, recorder: Recorder, reads: Sequence[Any]) -> bool:
-        """Whether the values are those that were read then; what is not pending becomes a leaf."""
+        """Whether the values match those read before; values that are not pending become leaves."""
         if None in reads:
             return False
         serial = recorder.serial
@@ -42,14 +42,14 @@ class Stretch(NamedTuple):
 
 
 class Mark:
-    """Where a batch is before something is recorded that is to be noted."""
+    """The state of a batch before recording something that is to be stored."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.serial, self.point = recorder, recorder.serial, recorder.point
-        self.first = len(recorder.outputs)  # the number of the first output that comes after
+        self.first = len(recorder.outputs)  # the number of the first output after it
 
     def stretch(self, reads: Sequence[Any]) -> Stretch | None:
-        """What was recorded since, which read these values; None where it cannot be done again."""
+        """What has been recorded since, which read these values; None if it cannot be repeated."""
         recorder = self.recorder
         ops = recorder.point.way(self.point.depth)
         if recorder.serial != self.serial or None in reads or any(point.special for point in ops):
@@ -61,7 +61,7 @@ class Mark:
         return Stretch(codes, leaves, len(ops), recorder.point)  # type: ignore[arg-type]
 
     def made(self, value: Value) -> bool:
-        """Whether a value is an output of what was recorded since."""
+        """Whether a value is an output of what has been recorded since."""
         return value.serial == self.serial and value.index >= self.first
 
 
@@ -71,7 +71,7 @@ def value_at(source: Source, reads: Sequence[Any]) -> Any:
 
 
 def source_of(value: Value, reads: Sequence[Any]) -> Source | None:
-    """Where a value is found again; None where nowhere."""
+    """Where a value can be found again; None if nowhere."""
     for k, read in enumerate(reads):
         if read is value:
             return k

@@ -1,8 +1,8 @@
-"""The tape: which op made a variable of which, and the backward pass over it.
+"""The tape: which op computed which variable from which, and the backward pass over it.
 
-The gradient of an op is what its grad maker writes, the one that ``append_backward`` uses, compiled once for each
-kernel and choice of inputs that want a gradient. The tape holds variables, not values: a value set between forward and
-backward pass is the one that counts.
+The gradient of an op is what its grad maker writes, the one that ``append_backward`` uses, compiled once per
+kernel and set of inputs that need a gradient. The tape holds variables, not values: if a value is set between the
+forward and backward passes, the new one is used.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _counter = itertools.count()
 
 
 class Node:
-    """What the tape holds of one op that ran: variables, and how gradients pass it.
+    """What the tape holds of one op that ran: variables, and how gradients pass through it.
 
     Attributes:
-        order: later ops have larger ones.
+        order: increases from op to op.
         inputs: the input variables; () once the backward pass has used them up.
-        parents: the place on the tape that each input had then: a node and the number of its output; None for leaves.
-            UNWANTED where no gradient is wanted.
-        passed: whether a backward pass went over it, and gave variables their gradients.
-        specs: what the outputs are, None for those nobody takes.
+        parents: the place on the tape of each input at that time: a node and the number of its output; None for leaves,
+            UNWANTED if no gradient is needed.
+        passed: whether a backward pass has visited it and given variables their gradients.
+        specs: the specs of the outputs, None for unused ones.
     """
 
     __slots__ = ("freed", "inputs", "order", "parents", "passed", "specs")
@@ -42,7 +42,7 @@ class Node:
         self.freed = self.passed = False
 
     def free(self) -> None:
-        """Let go of all variables."""
+        """Release all variables."""
         self.freed = True
         self.inputs = self.parents = ()
 
@@ -51,11 +51,11 @@ class Node:
         return False
 
     def edges(self) -> list[tuple[Any, Place]]:
-        """(variable, its place) for all that gradients of this node may flow to."""
+        """(variable, its place) for everything that gradients of this node may flow to."""
         return [(v, p) for v, p in zip(self.inputs, self.parents, strict=True) if p is not UNWANTED]
 
     def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
-        """(input variable, its place, a gradient of it) for gradients of the outputs, None where there is none."""
+        """(input variable, its place, a gradient of it) for gradients of the outputs, None if there is none."""
         raise NotImplementedError
 
 
@@ -65,7 +65,7 @@ class OpNode(Node):
     Attributes:
         plan: its gradient.
         saved: outputs that the gradient reads, by number: a weak reference to the variable, and its value.
-        forward: for a gradient op, the node of the op that it is the gradient of.
+        forward: for a gradient op, the node of the op that it differentiates.
     """
 
     __slots__ = ("forward", "kernel", "plan", "saved")
@@ -85,12 +85,12 @@ class OpNode(Node):
         self.saved: dict[int, Any] | None = None
 
     def save(self, outputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Keep the outputs that the gradient reads."""
+        """Store the outputs that the gradient reads."""
         self.saved = {k: (weakref.ref(outputs[k]), results[k]) for k in self.plan.reads}
 
     @staticmethod
     def plan_of(kernel: Kernel, parents: Sequence[Any], forward: OpNode | None = None) -> Any:
-        """What the gradient takes of a kernel whose inputs are at these places."""
+        """The gradient of a kernel whose inputs are at these places."""
         wanted = tuple([p is not UNWANTED for p in parents])
         origin = None if forward is None else forward.kernel
         try:
@@ -138,7 +138,7 @@ class OpNode(Node):
         return found
 
     def output(self, k: int) -> Any:
-        """The value of a saved output: its variable's, while somebody has it."""
+        """The value of a saved output: its variable's, while that exists."""
         reference, value = self.saved[k]  # type: ignore[index]
         var = reference()
         if var is not None:
@@ -169,7 +169,7 @@ class OpNode(Node):
 
 
 class PythonNode(Node):
-    """A node whose gradient is a Python function: of the gradients of the outputs, to those of the inputs.
+    """A node whose gradient is a Python function from the gradients of the outputs to those of the inputs.
 
     Args:
         inputs: variables.
@@ -206,16 +206,16 @@ class PythonNode(Node):
 
 
 Place = tuple[Node, int] | None  # on the tape: a node and the number of its output; None for leaves
-UNWANTED: Any = object()  # stands for the place of an input that wants no gradient
+UNWANTED: Any = object()  # in place of an input that needs no gradient
 
 
 def places(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The place of each variable, UNWANTED where no gradient flows to it."""
+    """The place of each variable, UNWANTED if no gradient flows to it."""
     return tuple([v._place if v._stop_gradient is False else UNWANTED for v in inputs])
 
 
 def key_of(var: Any, place: Place) -> Any:
-    """What names one version of a variable in a backward pass."""
+    """Identifies one version of a variable in a backward pass."""
     return id(var) if place is None else (id(place[0]), place[1])
 
 
@@ -224,14 +224,14 @@ class Pass:
 
     Args:
         engine: how ops run.
-        roots: the variables it starts from, each with its gradient (what the engine takes).
+        roots: the variables it starts from, each with its gradient (in the engine's form).
         retain: whether the tape is kept for another pass.
-        towards: versions of variables; where given, only what leads to these is run.
-        constants: versions of variables that no gradient passes.
+        towards: versions of variables; if given, only what leads to these is run.
+        constants: versions of variables that block gradients.
 
     Attributes:
         found: version -> (variable, gradient).
-        used: the nodes that were passed, the last ones first.
+        used: the nodes visited, the last ones first.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class Pass:
             self._add(var, var._place, grad)
 
     def run(self) -> dict[Any, tuple[Any, Any]]:
-        """Run the ops of all gradients that the roots depend on; returns ``found``."""
+        """Run the ops of all gradients that depend on the roots; returns ``found``."""
         queue, used = self.queue, self.used
         while queue:
             node = heapq.heappop(queue)[1]
@@ -270,7 +270,7 @@ class Pass:
         return self.found
 
     def end(self) -> None:
-        """Let go of the tape, unless it is retained."""
+        """Release the tape, unless it is retained."""
         for node in self.used:
             node.passed = node.passed or self.leading is None
             if not self.retain:
@@ -304,7 +304,7 @@ class Pass:
 
 
 def _leading(roots: Sequence[Any], towards: set[Any]) -> set[Node]:
-    """The ancestors of `roots` from which one of the versions is reached."""
+    """The ancestors of `roots` that depend on one of the versions."""
     nodes: dict[Node, list[tuple[Any, Place]]] = {}
     pending = [var._place for var in roots]
     while pending:

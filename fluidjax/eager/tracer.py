@@ -36,15 +36,15 @@ class Tracer:
 
     Attributes:
         place: the place layers were told to run on.
-        ids: the number of the next variable that is named here (see ``framework.direct``), under "tmp".
+        ids: the number of the next variable named here (see ``framework.direct``), under "tmp".
     """
 
     def __init__(self, place: Any = None) -> None:
         self.place = CPUPlace() if place is None else place
         self._train_mode, self.made = True, Made()
         self.ids = {"tmp": 0}
-        self._calls: list[Call] | None = None  # the ops traced since somebody asked for them
-        self.recording: Any = None  # what notes the ops that run, to write them as a program
+        self._calls: list[Call] | None = None  # the ops traced since it was requested
+        self.recording: Any = None  # records the ops that run, to write them as a program
 
     # Modes.
 
@@ -92,14 +92,14 @@ class Tracer:
         return var
 
     def temporary(self, dtype: Any = None, direct: bool = True) -> VarBase:
-        """A variable for a result; `direct` tells what numbers it (see ``framework.direct``)."""
+        """A variable for a result; `direct` supplies its number (see ``framework.direct``)."""
         var = VarBase._temporary(self.ids_of(direct))
         if dtype is not None:
             var._declared = _declared(dtype)
         return var
 
     def ids_of(self, direct: bool) -> dict[str, int]:
-        """What numbers results."""
+        """The source of numbers for results."""
         return self.ids if direct else unique_name.generator.ids
 
     def create_parameter(self, *args: Any, initializer: Any = None, **kwargs: Any) -> ParamBase:
@@ -112,7 +112,7 @@ class Tracer:
         return self.made.add(param)
 
     def to_variable(self, array: np.ndarray, name: str | None = None, share: bool = False) -> VarBase:
-        """A variable with the value of an array; ``share``: also of what is written into it later, where it can be."""
+        """A variable with the value of an array; ``share``: also with later writes to it, if possible."""
         var = VarBase(name=name)
         var._held = Shared(array) if share and can_share(array) else value_of(array)
         var._stop_gradient = True
@@ -170,7 +170,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def calls(self) -> Iterator[list[Call]]:
-        """Within, the list is filled with the ops that are traced."""
+        """The list is filled with the ops traced inside."""
         before, self._calls = self._calls, []
         try:
             yield self._calls
@@ -179,7 +179,7 @@ class Tracer:
 
     @staticmethod
     def replay(calls: list[Call], given: Sequence[VarBase]) -> Replay:
-        """What was traced, to be run again with other variables in the place of `given`."""
+        """The traced ops, to be repeated with other variables in place of `given`."""
         return Replay(calls, given)
 
     def op(
@@ -195,7 +195,7 @@ class Tracer:
         Args:
             inputs: per slot a variable, or a list of them.
             slots: the output slots, of one variable each.
-            direct: what numbers the variables (see ``framework.direct``).
+            direct: supplies the variables' numbers (see ``framework.direct``).
         """
         outs = self.again(type, inputs, attrs, slots, direct)
         if outs is None:
@@ -214,11 +214,11 @@ class Tracer:
         slots: tuple[Any, ...],
         direct: bool = True,
     ) -> list[Any] | None:
-        """Run the op that came next last time; None where this is another one, and nothing is done.
+        """Run the op that came next last time; None, without effect, if this is another one.
 
         Args:
-            slots: of its outputs, all fresh variables; with the number of them where there are several in one.
-            direct: what numbers the variables (see ``framework.direct``).
+            slots: the slots of its outputs, all fresh variables; with their number if a slot has several.
+            direct: supplies the variables' numbers (see ``framework.direct``).
         """
         point = recorder.point.expected
         if point is None:
@@ -241,16 +241,16 @@ class Tracer:
         return self.apply(kernel, ins, direct)
 
     def _with_operands(self, kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]]:
-        """A kernel and its inputs, where numbers that change are operands (see ``numbers``)."""
+        """A kernel and its inputs, with changing numbers as operands (see ``numbers``)."""
         point = recorder.point
         if (point.expected is not None and point.expected.kernel is kernel) or self.recording is not None:
             return kernel, ins
-        if FLAGS["FLAGS_cpu_deterministic"]:  # where numbers are operands, XLA computes some ops otherwise
+        if FLAGS["FLAGS_cpu_deterministic"]:  # with numbers as operands, XLA computes some ops differently
             return kernel, ins
         return opened(kernel, ins, point) or (kernel, ins)
 
     def apply(self, kernel: Kernel, ins: Sequence[VarBase], direct: bool = True) -> list[Any]:
-        """Fresh variables with what a kernel gives; `direct` tells what numbers them."""
+        """Fresh variables with the results of a kernel; `direct` supplies their numbers."""
         if kernel.movable:
             kernel, ins = self._with_operands(kernel, ins)
         known = self.follow(kernel, ins, None, direct)
@@ -267,10 +267,10 @@ class Tracer:
     def follow(
         self, kernel: Kernel, ins: Sequence[VarBase], outs: list[VarBase] | None = None, direct: bool = True
     ) -> list[VarBase] | None:
-        """Bind `outs`, None for fresh variables, to what the op gives that came next last time; returns them.
+        """Bind `outs`, None for fresh variables, to the results of the op that came next last time; returns them.
 
-        None for another op, and nothing is done. This is ``run`` and ``_bind`` without their calls: nearly every op of
-        a training loop comes this way.
+        None, without effect, for another op. This is ``run`` and ``_bind`` with calls inlined: nearly every op of
+        a training loop takes this path.
         """
         point = recorder.point.expected
         if point is None or point.kernel is not kernel or self._calls is not None or self.recording is not None:
@@ -311,7 +311,7 @@ class Tracer:
         return outs
 
     def trace_kernel(self, kernel: Kernel, ins: Sequence[VarBase], forward: Any = None) -> list[VarBase | None]:
-        """Run a kernel on variables; new variables hold what it gives.
+        """Run a kernel on variables; new variables receive its results.
 
         Args:
             forward: for the kernel of a gradient op, the node whose gradient it is part of.
@@ -329,7 +329,7 @@ class Tracer:
         results: Sequence[Value | None],
         forward: Any = None,
     ) -> None:
-        """Give the results to the output variables, and note on the tape where they come from."""
+        """Assign the results to the output variables, and record their origin on the tape."""
         parents = None
         if self._train_mode:
             for var in ins:
@@ -352,7 +352,7 @@ class Tracer:
             k += 1  # noqa: SIM113 (this is the way of every op, and enumerate takes longer)
 
     def run(self, kernel: Kernel, ins: Sequence[Value]) -> list[Value | None]:
-        """The values that a kernel gives for input values; it leaves no trace."""
+        """The results of a kernel for input values, without recording."""
         try:
             return recorder.run(kernel, ins, default_main_program().random_seed if kernel.takes_key else 0)
         except EnforceNotMet:
@@ -361,7 +361,7 @@ class Tracer:
             raise EnforceNotMet(failure(kernel, ins, error)) from error
 
     def end_of_step(self) -> None:
-        """Note that a training step is over: what comes next is compiled apart from it."""
+        """Record that a training step has ended: what follows is compiled separately."""
         recorder.end_of_step()
 
     # Gradients.
@@ -376,11 +376,11 @@ class Tracer:
             root._place = None  # what is computed from it later begins here
 
     def _pass(self, root: VarBase, retain: bool) -> None:
-        """A backward pass; one that begins where one began before is noted, to be done again."""
+        """A backward pass; one that starts where another has started before is stored, to be repeated."""
         point = recorder.point
         watched = None
         if point.passes is None:
-            point.passes = []  # a pass that comes twice will come again
+            point.passes = []  # a pass that recurs will recur again
         elif len(point.passes) < _PASSES and root._place is not None and recorder.takes(0):
             watched = Watched(recorder, root)
         ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
@@ -395,7 +395,7 @@ class Tracer:
 
     @staticmethod
     def _pass_again(root: VarBase, retain: bool) -> bool:
-        """Do a backward pass that is known from here; False where there is none."""
+        """Repeat a backward pass known from here; False if there is none."""
         known = recorder.point.passes
         return root._place is not None and any(one.run(recorder, root, retain) for one in known or ())
 
@@ -409,13 +409,13 @@ class Tracer:
         create: bool,
         constants: Sequence[VarBase] = (),
     ) -> list[VarBase | None]:
-        """The gradients of `roots` by `inputs`, None where there is none.
+        """The gradients of `roots` with respect to `inputs`, None if there is none.
 
         Args:
-            root_grads: what each root's gradient is, None for ones.
+            root_grads: the gradient of each root, None for ones.
             retain: whether the tape is kept.
             create: whether the gradients' own gradients can be computed.
-            constants: variables that no gradient passes.
+            constants: variables that block gradients.
         """
         engine = RecordingEngine(self) if create else Engine(self)
         starts = [(r, self._start(engine, r, g)) for r, g in zip(roots, root_grads, strict=True)]
@@ -433,7 +433,7 @@ class Tracer:
         return self.run(_ones, [root._value])[0]  # type: ignore[list-item]
 
 
-_PASSES = 32  # that are known for one point; many begin where a batch does
+_PASSES = 32  # passes known for one point; many begin at the start of a batch
 
 
 def _first(inputs: Mapping[str, Any]) -> Any:

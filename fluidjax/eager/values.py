@@ -1,4 +1,4 @@
-"""What an eager variable is bound to: a value, there already or still to be computed, of a known shape and dtype."""
+"""What an eager variable is bound to: a value, present or pending, of known shape and dtype."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, data
 
 
 class Spec:
-    """Shape, element type and kind of a value. Equal ones are one object (see ``of``) and compare by identity.
+    """Shape, element type and kind of a value. Equal ones are one object (see ``of``) and are compared by identity.
 
     Attributes:
         kind: LOD_TENSOR, SELECTED_ROWS or LOD_TENSOR_ARRAY.
-        rows: of SELECTED_ROWS, how many rows it holds.
-        plain: whether shape and dtype are all that a kernel has to know; not so where there is a LoD.
+        rows: for SELECTED_ROWS, the number of rows it holds.
+        plain: whether shape and dtype are all a kernel needs to know; not the case with a LoD.
     """
 
     __slots__ = ("dtype", "kind", "plain", "rows", "shape")
@@ -37,7 +37,7 @@ class Spec:
         rows: int | None = None,
         plain: bool = True,
     ) -> Spec:
-        """The one object of this content."""
+        """The unique object with this content."""
         key = (shape, int(dtype), int(kind), rows, plain)
         found = cls._known.get(key)
         if found is None:
@@ -46,7 +46,7 @@ class Spec:
 
     @property
     def aval(self) -> Any:
-        """What a kernel is traced with."""
+        """The abstract value for tracing a kernel."""
         if self is KEY:
             return jax.ShapeDtypeStruct((2,), np.uint32)
         dtype = to_numpy_dtype(self.dtype)
@@ -59,14 +59,14 @@ class Spec:
         return f"{self.dtype} {list(self.shape)}"
 
 
-UNKNOWN = Spec.of((), VarType.FP32)  # what a variable says of itself that holds no value yet
+UNKNOWN = Spec.of((), VarType.FP32)  # what a variable without a value reports
 KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
 
 _by_array: dict[Any, Spec] = {}
 
 
 def spec_of(array: Any) -> Spec:
-    """What a value of the lowering (or its abstract stand-in) is."""
+    """The spec of a value of the lowering (or of its abstract stand-in)."""
     if isinstance(array, SelectedRows):
         rows = int(array.values.shape[0])
         return Spec.of(tuple(array.shape), to_var_type(np.dtype(array.dtype)), VarType.SELECTED_ROWS, rows)
@@ -83,12 +83,12 @@ def spec_of(array: Any) -> Spec:
 
 
 class Value:
-    """One value: the lowering's array, SelectedRows, LoDArray ..., and what it is.
+    """One value: the lowering's array, SelectedRows, LoDArray ..., and its spec.
 
     Attributes:
         array: the value; None while it is pending.
-        spec: what it is.
-        serial, index: its place in the ops that are pending (see ``pending``).
+        spec: its spec.
+        serial, index: its position among the pending ops (see ``pending``).
     """
 
     __slots__ = ("__weakref__", "array", "index", "serial", "spec")
@@ -113,7 +113,7 @@ def value_of(array: Any) -> Value:
 
 @cache
 def zeros(spec: Spec) -> Value:
-    """Zeros of that shape and dtype; one value for all, which is never written to."""
+    """Zeros of that shape and dtype; a single shared value, which is never written to."""
     return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)
 
 

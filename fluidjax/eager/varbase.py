@@ -231,7 +231,7 @@ class VarBase(EagerVariable):
     def gradient(self) -> Any:
         """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass.
 
-        Zeros of an output that nothing was computed from, where the op's gradient reads those of all its outputs.
+        Zeros for an output that nothing was computed from, if the op's gradient reads those of all its outputs.
         """
         held = self._held_gradient()
         grad = None if held is None else _value_of(held)
@@ -327,7 +327,7 @@ class VarBase(EagerVariable):
 
 
 def generated_name() -> str:
-    """The next name of a variable that is no op's result, ``generated_var_N``."""
+    """The next name of a variable that is not an op's result, ``generated_var_N``."""
     tracer = current_tracer()
     return unique_name.generate("generated_var") if tracer is None else tracer.generate("generated_var")
 
@@ -338,9 +338,9 @@ def recorded(
     """(new variables, their values) for the op that leads to a point: ``record``, and a variable for each output.
 
     Args:
-        node: what the tape holds of the op, None if nothing.
+        node: the tape's node for the op, None if there is none.
         stop_gradient: of the variables.
-        ids: what numbers them.
+        ids: supplies their numbers.
     """
     serial, first, name, k = recorder.serial, point.first, ids["tmp"], 0
     variables: list[VarBase] = []
@@ -370,7 +370,7 @@ def _value_of(grad: Value | VarBase) -> Value | None:
 
 
 def gradient_of(var: VarBase, grad: Any, create: bool) -> VarBase:
-    """The gradient of a variable as one, named after it; `create` tells whether gradients flow through it."""
+    """The gradient of a variable as a variable named after it; `create`: whether gradients flow through it."""
     if not isinstance(grad, VarBase):
         return VarBase._of(var._grad_name(), grad, not create)
     if grad._name is None:

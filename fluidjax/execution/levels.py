@@ -1,9 +1,9 @@
-"""How far LLVM optimizes a step on CPUs.
+"""How far LLVM optimises a step on CPUs.
 
-At its highest level LLVM unrolls whole loops before it vectorizes, and takes out of inner loops what an outer one
-decides. Neither helps the small kernels of a recurrence, which one level lower are 6 to 20 percent faster. But a
-concatenation that XLA fused with what makes its parts decides, element by element, which part it reads: the highest
-level alone takes this out of the innermost loop, which without it is many times slower.
+At its highest level LLVM unrolls whole loops before it vectorises, and moves conditions that do not change out of inner
+loops. Neither helps the small kernels of a recurrence, which are 6 to 20 percent faster one level lower. But a
+concatenation that XLA has fused with the computation of its parts decides, element by element, which to read: only
+the highest level moves this out of the innermost loop, which is many times slower without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOPS = frozenset({"while", "scan"})
 
 
 def compiler_options(jaxpr: Any, platform: str) -> dict[str, Any]:
-    """XLA's options for a step, a ``jax.core.Jaxpr``; none but where it is known that others are better."""
+    """XLA's options for a step, a ``jax.core.Jaxpr``; none unless others are known to be better."""
     if platform == "cpu" and _recurs(jaxpr) and not _joins(jaxpr):
         return {"xla_backend_optimization_level": 2}
     return {}
@@ -35,7 +35,7 @@ def _multiplies(jaxpr: Any) -> bool:
 
 
 def _joins(jaxpr: Any) -> bool:
-    """Whether anything is joined or padded along another dim than the last."""
+    """Whether anything is joined or padded along a dim other than the last."""
     return any(_joined(e) or any(map(_joins, _inside(e))) for e in jaxpr.eqns)
 
 

@@ -1,7 +1,7 @@
-"""Shape inference by a rule where all is plain and known, else by probing: tracing an op twice takes milliseconds.
+"""Shape inference by a rule in the common case, otherwise by probing: tracing an op twice takes milliseconds.
 
-A rule answers the common case of a common op alone: one tensor a slot, of one floating dtype beside integers, nothing
-empty. Whatever is unusual or wrong goes to the probes, whose answers and errors stand.
+A rule covers only the common case of a common op: one tensor per slot, one floating dtype beside integers, nothing
+empty. Anything unusual or wrong goes to the probes, whose answers and errors stand.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from lowering.program import EMPTY, OpView, VarInfo, VarOf, VarView
 from lowering.registry import OpDef, get_op
 
 Shape = tuple[int, ...]
-# (shape by input slot, unknown dims being -1; attribute by name) -> shape by output slot; None: ask the probes
+# (shape by input slot, unknown dims being -1; attribute by name) -> shape by output slot; None: use the probes
 Rule = Callable[[Mapping[str, Shape], Callable[[str], Any]], Mapping[str, Shape] | None]
 Inference = Callable[[OpView, VarOf], dict[str, VarInfo]]
 
 
 def by_rule(rule: Rule) -> Inference:
-    """The inference of an op whose outputs have the dtype of its floating inputs, and shapes that ``rule`` says."""
+    """The inference of an op whose outputs have the dtype of its floating inputs, and shapes given by ``rule``."""
 
     def infer(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
         definition = get_op(op.type)
@@ -57,7 +57,7 @@ def _ruled(rule: Rule, definition: OpDef, op: OpView, var_of: VarOf) -> dict[str
 
 
 def _tensors(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarView] | None:
-    """The one tensor of each slot that is bound; None where one is none, or unlike what rules know."""
+    """The one tensor of each slot that is bound; None if one is missing, or of a kind that rules do not cover."""
     found: dict[str, VarView] = {}
     for slot in definition.inputs:
         names = op.inputs.get(slot.name) or ()

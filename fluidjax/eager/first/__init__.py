@@ -1,1 +1,1 @@
-"""The first runs of an eager op: on NumPy, from the jaxpr of its rule, as long as compiling it would not pay."""
+"""The first runs of an eager op: on NumPy, from the jaxpr of its rule, until compiling it pays off."""

@@ -1,4 +1,4 @@
-"""Primitives that compute each element from those at its place."""
+"""Primitives that compute each element from the elements at the same position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _divide(eqn: Equation) -> Function:
 
 
 def _quotient(x: Any, y: Any) -> Any:
-    """Integers divided as XLA does: towards zero, and -1 (all bits) for a divisor of zero."""
+    """Integer division as in XLA: towards zero, and -1 (all bits set) for a divisor of zero."""
     divisor = np.where(y == 0, y.dtype.type(1), y)
     rest = np.fmod(x, divisor)
     return np.where(y == 0, ~y.dtype.type(0), np.floor_divide(x - rest, divisor))
@@ -52,7 +52,7 @@ def _away_from_zero(x: Any) -> Any:
 
 
 def _shift_right(kind: str) -> Make:
-    """``kind``: whether the bits are those of signed numbers ("i"), whose sign is repeated, or not ("u")."""
+    """``kind``: whether to shift as signed numbers ("i"), repeating the sign bit, or as unsigned ones ("u")."""
 
     def make(eqn: Equation) -> Function:
         dtype, bits = eqn.dtype, np.dtype(f"{kind}{eqn.dtype.itemsize}")
@@ -71,9 +71,9 @@ def _convert(eqn: Equation) -> Function:
 
 
 def _saturated(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Floats as integers; those beyond the range are its bounds, and what is no number is 0."""
+    """Floats as integers; those beyond the range become its bounds, and NaN becomes 0."""
     info = np.iinfo(dtype)
-    # The bounds as floats may be rounded outwards, where conversion itself is undefined: these are replaced.
+    # The bounds as floats may be rounded outwards, where conversion itself is undefined, so these values are replaced.
     low, high = x <= x.dtype.type(info.min), x >= x.dtype.type(info.max)
     inner = np.where(low | high | np.isnan(x), x.dtype.type(0), x).astype(dtype)
     return np.where(high, dtype.type(info.max), np.where(low, dtype.type(info.min), inner))
@@ -86,7 +86,7 @@ def _select(eqn: Equation) -> Function | None:
 
 
 def _reduce_precision(eqn: Equation) -> Function | None:
-    """Nothing is done to numbers that have no more bits than that; it keeps XLA from joining operations."""
+    """The identity for numbers without excess bits; the primitive only prevents XLA from fusing operations."""
     info = np.finfo(eqn.dtype)
     enough = eqn.params["exponent_bits"] >= info.nexp and eqn.params["mantissa_bits"] >= info.nmant
     return _identity if enough else None
@@ -97,7 +97,7 @@ def _logistic(x: Any) -> Any:
 
 
 def _numbers(function: Function) -> Make:
-    """For numbers, not for truth values."""
+    """For numbers, not for booleans."""
     return lambda eqn: function if eqn.ins[0].dtype != np.bool_ else None
 
 

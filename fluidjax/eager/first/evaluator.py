@@ -1,8 +1,8 @@
 """A jaxpr as a list of NumPy calls.
 
-The rule stays what says what an op computes; this is another way to run what its trace says, for arrays so small that
-compiling takes a thousand times longer than computing. What NumPy has no equal for, and float16 and bfloat16, which XLA
-computes in wider types, are not taken.
+The rule remains the definition of the op; this is another way to run its trace, for arrays so small that
+compiling takes a thousand times longer than computing. Primitives without an equivalent in NumPy, and float16 and
+bfloat16, which XLA computes in wider types, are not supported.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from fluidjax.eager.first.notation import Equation, Function, Shape
 
 _TYPES = frozenset(map(np.dtype, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()))
 TABLE = {**elementwise.PRIMITIVES, **layout.PRIMITIVES, **places.PRIMITIVES, **sums.PRIMITIVES}
-_INNER = "jaxpr", "call_jaxpr"  # where a call keeps what it calls
+_INNER = "jaxpr", "call_jaxpr"  # where a call stores the jaxpr it calls
 _CALLS = frozenset("jit closed_call custom_jvp_call custom_vjp_call remat2".split())
 
-_EACH, _BYTE, _PRODUCT = 2e-6, 1e-9, 1e-10  # seconds: a call, a byte that it reads or writes, a multiplication
+_EACH, _BYTE, _PRODUCT = 2e-6, 1e-9, 1e-10  # seconds: per call, per byte read or written, per multiplication
 
-Slots = dict[Any, int]  # variable -> its place among the values of a run
+Slots = dict[Any, int]  # variable -> its position among the values of a run
 Step = tuple[Function, tuple[int, ...], tuple[int, ...] | int]
 
 
 class Unknown(Exception):
-    """A jaxpr holds something that is not in the tables."""
+    """A jaxpr contains something that is not in the tables."""
 
 
 class TooLong(Exception):
-    """A loop took longer than what was allowed."""
+    """A loop took longer than allowed."""
 
 
 class Meter:
-    """The seconds that runs should have taken, and how many they may: by sizes, so that runs repeat."""
+    """The estimated seconds of runs, and how many are allowed: by sizes, so that runs repeat exactly."""
 
     def __init__(self) -> None:
         self.spent, self.allowed = 0.0, float("inf")
@@ -46,8 +46,8 @@ class Evaluator:
     """A jaxpr without effects, on NumPy.
 
     Attributes:
-        cost: seconds that a run should take, but for repetitions of loops.
-        size: the number of calls, those of loops' bodies counted once.
+        cost: the estimated seconds of a run, without repetitions of loops.
+        size: the number of calls, counting those in the bodies of loops once.
     """
 
     def __init__(self, closed: Any, meter: Meter) -> None:
@@ -61,7 +61,7 @@ class Evaluator:
         self._gives = self._add(closed, slots)
 
     def run(self, values: Sequence[Any]) -> list[Any]:
-        """The results for NumPy arrays; they may be parts of these, or NumPy's scalars."""
+        """The results for NumPy arrays; they may be parts of these, or NumPy scalars."""
         meter = self.meter
         meter.spent += self.cost
         if meter.spent > meter.allowed:
@@ -80,7 +80,7 @@ class Evaluator:
 
     @cached_property
     def _start(self) -> list[Any]:
-        """What a run begins with: constants at their places."""
+        """The initial values of a run: constants at their positions."""
         values: list[Any] = [None] * self._count
         for slot, value in self._constants:
             values[slot] = np.asarray(value)
@@ -88,10 +88,10 @@ class Evaluator:
 
     @cached_property
     def constants(self) -> frozenset[int]:
-        """The ids of arrays that all runs share."""
+        """The ids of arrays shared by all runs."""
         return frozenset(map(id, self._start)) - {id(None)}
 
-    # How the calls are found.
+    # Translation of equations to calls.
 
     def _place(self, var: Any, slots: Slots) -> int:
         _shape(var)
@@ -110,7 +110,7 @@ class Evaluator:
         return slot
 
     def _add(self, closed: Any, slots: Slots) -> list[int]:
-        """The places of the results; `slots` has those of what it takes."""
+        """The positions of the results; `slots` has those of the inputs."""
         jaxpr, consts = _opened(closed)
         if jaxpr.effects:
             raise Unknown(str(jaxpr.effects))
@@ -152,7 +152,7 @@ class Evaluator:
 
 
 def _opened(closed: Any) -> tuple[Any, Sequence[Any]]:
-    """The jaxpr itself, and its constants. (The classes of jaxprs are in ``jax.extend``, which brings Pallas along.)"""
+    """The jaxpr itself, and its constants. (The classes of jaxprs are in ``jax.extend``, which imports Pallas.)"""
     return (closed.jaxpr, closed.consts) if hasattr(closed, "jaxpr") else (closed, ())
 
 

@@ -1,4 +1,4 @@
-"""Primitives that move elements, whatever these are."""
+"""Primitives that move elements of any kind."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _iota(eqn: Equation) -> Function | None:
 
 
 def _window(starts: Any, sizes: Any, shape: Any) -> tuple[slice, ...]:
-    """The part of these sizes at a place, which is moved inwards where it does not fit."""
+    """The part with these sizes at a position, which is clamped so that it fits."""
     begins = [min(max(int(s), 0), n - size) for s, size, n in zip(starts, sizes, shape, strict=True)]
     return tuple([slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True)])
 

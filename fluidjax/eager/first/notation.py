@@ -1,4 +1,4 @@
-"""What the tables of primitives are written in."""
+"""The notation of the tables of primitives."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 
 class Shape(NamedTuple):
-    """What an array is."""
+    """The shape and element type of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 class Equation(NamedTuple):
-    """One application of a primitive: its parameters, what it takes and what it gives."""
+    """One application of a primitive: its parameters, inputs and outputs."""
 
     params: Mapping[str, Any]
     ins: Sequence[Shape]
@@ -33,6 +33,6 @@ class Equation(NamedTuple):
         return self.outs[0].shape
 
 
-Function = Callable[..., Any]  # arrays (or NumPy's scalars) to one, or to a sequence for several results
-# What computes an equation on NumPy, without changing what it is given; None where NumPy has no equal.
+Function = Callable[..., Any]  # from arrays (or NumPy scalars) to one, or to a sequence for several results
+# What computes an equation in NumPy, without changing its inputs; None if NumPy has no equivalent.
 Make = Callable[[Equation], Function | None]

@@ -1,4 +1,4 @@
-"""Gather and scatter: windows of an array at places that other arrays name."""
+"""Gather and scatter: windows of an array at positions given by other arrays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _CLIP, _FILL = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP
 
 
 class _Windows:
-    """The places of windows of an array of this shape.
+    """The positions of windows in an array of this shape.
 
     Args:
-        sizes: of a window, in every dimension of the array.
-        places: of an index array: its shape but for the last dimension.
-        mapped: the dimension of the array that each number of an index belongs to.
-        beside: pairs of a dimension of the array and one of the index array that go together.
+        sizes: the window's, in every dimension of the array.
+        places: the shape of an index array without the last dimension.
+        mapped: the dimension of the array that each number of an index refers to.
+        beside: pairs of a dimension of the array and one of the index array that vary together.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class _Windows:
         self.axes = [np.arange(n).reshape([1] + [n if k == d else 1 for k in range(rank)]) for d, n in enumerate(sizes)]
 
     def starts(self, indices: Any) -> tuple[Any, Any]:
-        """([window, dimension] where windows begin, moved inwards where they do not fit; [window] whether they do)."""
+        """([window, dimension] where windows begin, clamped so that they fit; [window] whether they did fit)."""
         starts = self.base.copy()
         starts[:, self.mapped] = indices.reshape(self.count, len(self.mapped))
         inside = np.minimum(np.maximum(starts, 0), self.room)
         return inside, (starts == inside).all(axis=1)
 
     def indices(self, starts: Any) -> tuple[Any, ...]:
-        """What picks the elements of windows that begin there: [window, *sizes]."""
+        """The indices of the elements of windows that begin there: [window, *sizes]."""
         rank = len(self.axes)
         return tuple([starts[:, d].reshape(-1, *[1] * rank) + axis for d, axis in enumerate(self.axes)])
 
@@ -77,13 +77,13 @@ def _gather(eqn: Equation) -> Function | None:
 
 
 def _order(rank: int, offsets: Sequence[int]) -> list[int]:
-    """For each dimension of a result, its number where those of places stand before those of windows."""
+    """For each dimension of a result, its number if those of positions precede those of windows."""
     places = [d for d in range(rank) if d not in offsets]
     return [(*places, *offsets).index(d) for d in range(rank)]
 
 
 def _scatter(combine: Function | None) -> Make:
-    """Updates of windows one after the other, combined with what is there; None: they replace it."""
+    """Updates of windows in sequence, combined with the existing values; None: they replace them."""
 
     def make(eqn: Equation) -> Function | None:
         numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]

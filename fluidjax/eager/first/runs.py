@@ -1,4 +1,4 @@
-"""Which runs of a kernel are on NumPy: the first ones, as long as a compiled function would not have paid."""
+"""Which runs of a kernel use NumPy: the first ones, until a compiled function would have paid off."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fluidjax.base.flags import FLAGS
 from fluidjax.eager.first.evaluator import Evaluator, Meter, TooLong, Unknown
 from fluidjax.execution.executable import default_device
 
-_PRICE, _PRICE_OF_CALL = 0.01, 0.002  # seconds that compiling takes, and for each call more
-_DISPATCH = 1e-5  # seconds that a run of what is compiled takes at least
+_PRICE, _PRICE_OF_CALL = 0.01, 0.002  # seconds of compiling, and the addition per call
+_DISPATCH = 1e-5  # seconds that a run of a compiled function takes at least
 
 
 class First:
     """The runs of a traced kernel on NumPy, for inputs of one signature.
 
     Attributes:
-        left: seconds that NumPy may take longer than what is compiled would, over all runs.
+        left: seconds by which NumPy may exceed the compiled function, over all runs.
     """
 
     def __init__(self, closed: Any, restore: Callable[[Sequence[Any]], tuple[Any, ...]]) -> None:
@@ -34,7 +34,7 @@ class First:
         return self._evaluator.cost < self.left
 
     def run(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The outputs of the kernel; None where that would take too long."""
+        """The outputs of the kernel; None if that would take too long."""
         meter = self._meter
         meter.spent, meter.allowed = 0.0, self.left
         values = list(map(np.asarray, flat))
@@ -52,7 +52,7 @@ class FirstRuns(dict[Any, First]):
     """The signatures of a kernel that run on NumPy."""
 
     def add(self, avals: Sequence[Any], traced: Any) -> None:
-        """Let inputs of this signature run on NumPy, if they can."""
+        """Run inputs of this signature on NumPy, if possible."""
         if not wanted() or not all(isinstance(aval, jax.ShapeDtypeStruct) for aval in avals):
             return
         tree: Any = jax.tree_util.tree_structure(traced.out_info)
@@ -64,7 +64,7 @@ class FirstRuns(dict[Any, First]):
             self[_signature(avals)] = found
 
     def run(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The outputs for these inputs, None where they are to be compiled."""
+        """The outputs for these inputs, None if they are to be compiled."""
         if not all(map(_concrete, map(type, flat))):
             return None
         key = _signature(flat)
@@ -78,7 +78,7 @@ class FirstRuns(dict[Any, First]):
 
 
 def wanted() -> bool:
-    """Whether ops run on NumPy at all: where that is where arrays are, and runs need not repeat bit for bit."""
+    """Whether NumPy is used at all: only if arrays are on the host, and runs need not repeat bit for bit."""
     on = FLAGS["FLAGS_eager_numpy"] and not FLAGS["FLAGS_cpu_deterministic"]
     return bool(on) and default_device().platform == "cpu"
 
@@ -88,7 +88,7 @@ def _signature(arrays: Sequence[Any]) -> Any:
 
 
 def _apart(arrays: Sequence[Any], known: set[int]) -> list[np.ndarray]:
-    """Arrays that share no memory with each other or with those that are known by their ids."""
+    """Arrays that share no memory with each other or with those known by their ids."""
     found: list[np.ndarray] = []
     for array in arrays:
         if array.__class__ is not np.ndarray or array.base is not None or id(array) in known:

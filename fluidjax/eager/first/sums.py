@@ -1,4 +1,4 @@
-"""Primitives that combine elements: reductions, running ones, products of matrices, and sorting."""
+"""Primitives that combine elements: reductions, cumulative results, matrix products, and sorting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _highest(dtype: np.dtype[Any]) -> Any:
 
 
 def _reduction(function: Any, first: Any) -> Make:
-    """``first``: what to begin with, for an element type."""
+    """``first``: the initial value, for an element type."""
 
     def make(eqn: Equation) -> Function | None:
         axes, dtype = tuple(eqn.params["axes"]), eqn.dtype
@@ -92,7 +92,7 @@ def _top_k(eqn: Equation) -> Function:
     last, dtype = eqn.ins[0].shape[axis] - 1, eqn.outs[1].dtype
 
     def top_k(x: Any) -> Any:
-        # The largest first, and of equal ones the first: backwards through what is sorted from the last to the first.
+        # The largest first, earlier ones first among equals: a reversed sort of reversed input.
         order = last - np.argsort(x[back], axis, kind="stable")[back][first]
         return np.take_along_axis(x, order, axis), order.astype(dtype)
 
