@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.config import eager_constant_folding
 from jax._src.core import trace_state_clean
 
 from lowering.dtypes import SELECTED_ROWS
@@ -110,8 +111,8 @@ def into_declared(value: Any, ctx: Any, height: int) -> Any:
 
 
 def full(dims: Sequence[int], fill: Any, dtype: Any) -> Any:
-    """A tensor of one value; outside a trace NumPy makes it, since XLA would compile a kernel for each shape."""
-    if not trace_state_clean():
+    """A tensor of one value; NumPy makes it where it is computed at once: XLA would compile a kernel for each shape."""
+    if not (trace_state_clean() or eager_constant_folding.value):
         return jnp.full(dims, fill, dtype)
     zero = not fill and not np.signbit(fill)
     return jax.device_put(zeros(dims, dtype) if zero else np.full(dims, fill, dtype))

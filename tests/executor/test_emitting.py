@@ -3,63 +3,28 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from pathlib import Path
+import threading
 
 import pytest
 
 from fluidjax.execution import emitting
 
-PROGRAM = """
-import os
-import numpy as np
-import fluidjax as fluid
 
-def worked():
-    threads = os.listdir("/proc/self/task")
-    return {int(t): int(open(f"/proc/self/task/{t}/schedstat").read().split()[0]) for t in threads}
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
+def test_only_the_thread_that_was_found_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emitting, "_found", threading.Event())
+    before, after = os.getpriority(os.PRIO_PROCESS, 0), []
 
-def lower():
-    # Those that LLVM makes to look symbols up inherit theirs.
-    usual, threads = os.getpriority(os.PRIO_PROCESS, 0), worked()
-    names = {t: open(f"/proc/self/task/{t}/comm").read() for t in threads}
-    return {t for t in threads if os.getpriority(os.PRIO_PROCESS, t) > usual and "llvm-worker" not in names[t]}
+    def give_way() -> None:
+        emitting._set_back(threading.get_native_id())
+        after.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
-def compile(depth):
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup):
-        x = y = fluid.data("x", [8, 8], "float32")
-        for _ in range(depth):
-            y = fluid.layers.softmax(fluid.layers.tanh(fluid.layers.matmul(y, x)))
-    return lambda: exe.run(main, feed={"x": np.ones((8, 8), np.float32)}, fetch_list=[y])
-
-exe = fluid.Executor(fluid.CPUPlace())
-for depth in range(3, 9):
-    run = compile(depth)
-    run()
-    if lower():
-        break
-(emits,) = lower()
-before = worked()
-for _ in range(50):
-    run()
-assert worked()[emits] == before[emits], "it takes part in runs"
-compile(9)()
-after = worked()
-assert after[emits] > before[emits], "it takes no part in compilations"
-assert lower() == {emits}
-print("ok")
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="asks Linux what threads do")
-def test_the_thread_that_emits_is_the_only_one_set_back() -> None:
-    """It works in compilations alone; those that compile are as before, though it made them."""
-    fresh = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
-    fresh["FLAGS_compilation_cache_dir"] = ""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=fresh, capture_output=True, text=True)
-    assert done.stdout == "ok\n", done.stderr
+    thread = threading.Thread(target=give_way)
+    thread.start()
+    thread.join()
+    assert after == [min(19, before + 10)] and emitting._found.is_set()
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_the_thread_that_works_first_is_found() -> None:

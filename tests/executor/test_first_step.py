@@ -127,3 +127,16 @@ def test_a_program_cut_by_a_host_op_is_compiled_in_its_first_run_alone(net: Net,
         np.testing.assert_allclose(net.get("w"), w, rtol=1e-5)
         counts.append(net.compilations())
     assert counts == counts[:1] * 3
+
+
+def test_constants_of_a_step_are_no_compilations_of_their_own(compiled: Callable[[], list[str]]) -> None:
+    """Nor those too large to be folded further; the shape is one that no other test fills."""
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x = fluid.data("x", [31, 37], "float32")
+        y = fluid.layers.elementwise_add(x, fluid.layers.fill_constant([31, 37], "float32", 3.0))
+    exe = fluid.Executor(fluid.CPUPlace())
+    compiled()
+    (found,) = exe.run(main, feed={"x": np.ones((31, 37), "float32")}, fetch_list=[y])
+    np.testing.assert_array_equal(found, np.full((31, 37), 4.0, "float32"))
+    assert len(compiled()) == 1
