@@ -14,7 +14,7 @@ import traceback
 from types import TracebackType
 
 from fluidjax import legacy
-from fluidjax.command import aliases, cache
+from fluidjax.command import aliases, cache, leaving
 from fluidjax.command.terms import BadUse
 
 # What `pip install paddlepaddle` brought along, and Python itself once: module -> package. The extra `legacy` has all.
@@ -67,6 +67,7 @@ def run(script: str, arguments: list[str], module: bool = False) -> int:
             "a folder" if os.path.isdir(script) else "no such file",
             "check the path, or name a module with -m",
         )
+    leaving.watch()
     legacy.install()
     aliases.serve()
     os.environ.update(aliases.child_environment())

@@ -16,6 +16,12 @@ _NUMBERS = sorted(map(int, signal.valid_signals()))
 
 
 _seen: tuple[list[Any], dict[int, Any]] = [], {}  # the handlers of all signals, and those written in Python
+_waiting: list[int] | None = None
+
+
+def deferral() -> list[int] | None:
+    """The signals that wait, as one list object per call of ``uninterrupted``; None outside of these."""
+    return _waiting
 
 
 def _handlers() -> dict[int, Any]:
@@ -33,9 +39,10 @@ def uninterrupted(function: Callable[[], T]) -> T:
     Python runs signal handlers, such as the one that raises KeyboardInterrupt, in the main thread between any two
     bytecodes. jax does not expect that: interrupted while tracing, it would never stop tracing.
     """
+    global _waiting
     if threading.current_thread() is not threading.main_thread():
         return function()
-    before = _handlers()
+    before, outer = _handlers(), _waiting
     waiting: list[int] = []
     active = False
 
@@ -48,13 +55,14 @@ def uninterrupted(function: Callable[[], T]) -> T:
     try:
         for number in before:
             _signal.signal(number, later)
-        active = True
+        active, _waiting = True, waiting
         return function()
     finally:
         try:
             for number, handler in before.items():
                 _signal.signal(number, handler)
         finally:
-            active = False  # should a restored handler have cut this short, 'later' passes signals on
+            # Should a restored handler have cut this short, 'later' passes signals on.
+            active, _waiting = False, outer
         for number in waiting:
             before[number](number, sys._getframe())

@@ -64,7 +64,7 @@ OUR_FIELDS |= set(
 """.split()
 )
 # Python's, and protobuf's.
-PYTHONS = set("_replace _attributes _getframe _repr_html_ _repr_pretty_".split())
+PYTHONS = set("_replace _attributes _exit _getframe _repr_html_ _repr_pretty_".split())
 PROTOBUFS = set("_serialized_start _serialized_end _options _USE_C_DESCRIPTORS".split())
 
 TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}

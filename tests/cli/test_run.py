@@ -180,3 +180,29 @@ def test_a_notebook_extension_serves_paddle(tmp_path):
     environment["PYTHONPATH"] = str(ROOT)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+INTERRUPTED = """
+import os, signal, time
+from lowering.engine.interrupts import uninterrupted
+
+def compile():
+    for _ in range({count}):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.02)
+
+try:
+    uninterrupted(compile)
+except KeyboardInterrupt:
+    print("raised afterwards")
+"""
+
+
+def test_a_second_ctrl_c_during_a_compilation_leaves_at_once(tmp_path):
+    (tmp_path / "script.py").write_text(INTERRUPTED.format(count=1))
+    done = run(tmp_path, "run", "script.py")
+    assert done.stdout == "raised afterwards\n"
+    (tmp_path / "script.py").write_text(INTERRUPTED.format(count=10**9))
+    done = run(tmp_path, "run", "script.py")
+    assert done.returncode == 130 and done.stdout == ""
+    assert done.stderr.count("press Ctrl-C again to leave at once") == 1
