@@ -16,10 +16,11 @@ from jax.experimental import serialize_executable
 from jaxlib.mlir.passmanager import PassManager
 
 from fluidjax.execution.emitting import emitting_last
-from fluidjax.execution.levels import compiler_options
+from fluidjax.execution.levels import called, compiler_options
 
 # A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.
 _LARGE = 2**20
+_SORTS = frozenset({"sort", "top_k", "approx_top_k"})
 
 # What goes into a file: the executable, the structures of its arguments and results, and what a call allocates, which
 # XLA takes as long to find out as a sixteenth of loading it.
@@ -48,6 +49,7 @@ class Executable:
         self._waits = waits
         self.call: Callable[..., Any] = compiled
         self.scratch = 0
+        self._written: Content | None = None
         self._call_by(compiled)
 
     @staticmethod
@@ -64,7 +66,10 @@ class Executable:
         _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
         with persistent_cache_min_compile_time_secs(math.inf):
             compiled = _compiled(lowered, options)
-        return Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
+        executable = Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
+        if _sorts(traced.jaxpr):
+            executable.write_early()
+        return executable
 
     def settle(self) -> None:
         """After the first call: make ``call`` one that runs none of Python's own instructions in between."""
@@ -102,7 +107,13 @@ class Executable:
         """The content that ``loaded`` takes; ValueError where something would be missing from it."""
         if not self._whole:
             raise ValueError("an executable that was read from a file or calls back into this process")
-        return serialize_executable.serialize(self.compiled), self.allocates
+        written, self._written = self._written, None
+        return written or (serialize_executable.serialize(self.compiled), self.allocates)
+
+    def write_early(self) -> None:
+        """Prepare ``content`` before the first call: XLA on CPUs cannot write a sort that has run (jaxlib 0.10)."""
+        with contextlib.suppress(Exception):  # ``content`` tells what is wrong
+            self._written = self.content()
 
     @staticmethod
     def loaded(content: Content) -> Executable:
@@ -115,6 +126,10 @@ class Executable:
         executable = Executable(compiled)
         executable.allocates = allocates
         return executable
+
+
+def _sorts(jaxpr: Any) -> bool:
+    return any(e.primitive.name in _SORTS or any(map(_sorts, called(e))) for e in jaxpr.eqns)
 
 
 def _strip(lowered: jax.stages.Lowered) -> None:

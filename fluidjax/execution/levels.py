@@ -24,19 +24,19 @@ def compiler_options(jaxpr: Any, platform: str) -> dict[str, Any]:
 def _recurs(jaxpr: Any) -> bool:
     """Whether a loop multiplies matrices."""
     for equation in jaxpr.eqns:
-        inside = _inside(equation)
+        inside = called(equation)
         if any(map(_multiplies if equation.primitive.name in _LOOPS else _recurs, inside)):
             return True
     return False
 
 
 def _multiplies(jaxpr: Any) -> bool:
-    return any(e.primitive.name in _PRODUCTS or any(map(_multiplies, _inside(e))) for e in jaxpr.eqns)
+    return any(e.primitive.name in _PRODUCTS or any(map(_multiplies, called(e))) for e in jaxpr.eqns)
 
 
 def _joins(jaxpr: Any) -> bool:
     """Whether anything is joined or padded along a dim other than the last."""
-    return any(_joined(e) or any(map(_joins, _inside(e))) for e in jaxpr.eqns)
+    return any(_joined(e) or any(map(_joins, called(e))) for e in jaxpr.eqns)
 
 
 def _joined(equation: Any) -> bool:
@@ -46,7 +46,7 @@ def _joined(equation: Any) -> bool:
     return name == "pad" and any(any(dim) for dim in params["padding_config"][:-1])
 
 
-def _inside(equation: Any) -> list[Any]:
+def called(equation: Any) -> list[Any]:
     """The jaxprs that an equation calls."""
     values = (v for p in equation.params.values() for v in (p if isinstance(p, tuple) else (p,)))
     return [v for v in values if hasattr(v, "eqns")]

@@ -160,6 +160,19 @@ def test_what_a_step_allocates_is_kept_with_it(monkeypatch: pytest.MonkeyPatch) 
     assert Process(trained, [DENSE]).compilations == 0
 
 
+def test_a_sort_is_kept_though_it_runs_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build() -> list[Any]:
+        return list(layers.argsort(fluid.data("x", [None, 4], "float32"), axis=0))
+
+    tasks: list[Callable[[], object]] = []
+    with monkeypatch.context() as late:
+        late.setattr(background, "submit", lambda task, lasting=False: tasks.append(task))
+        Process(build, [{"x": ROWS}])
+    for task in tasks:
+        task()
+    assert Process(build, [{"x": ROWS}]).compilations == 0
+
+
 def test_where_an_op_was_traced_is_not_compiled() -> None:
     executable = Executable.of(jax.jit(lambda x: x + 1).trace(np.ones(3, np.float32)))
     assert "source_file" not in executable.compiled.as_text() and "op_name" not in executable.compiled.as_text()
