@@ -26,19 +26,20 @@ class Asynchronous(Serving):
         }
 
     def send(self, request: Request) -> None:
-        """Run the block of each gradient received."""
-        for name, value in request.message.items:
-            if name == COMPLETE:
-                self.complete(request)
-                return
-            if name not in (BATCH_BARRIER, FETCH_BARRIER):
-                self._use(name, value, request.trainer)
+        """Run the block of each gradient received. Whoever asks next is answered after that."""
+        if COMPLETE in request.message.names():
+            self.complete(request)
+            return
+        sent = [(name, value) for name, value in request.message.items if name not in (BATCH_BARRIER, FETCH_BARRIER)]
+        for name, _ in sent:
+            if name not in self.shard.blocks:
+                raise RefusedError(f"the server's program takes no variable {name!r}")
+        self.shard.check_sent(sent)
         request.reply()
+        for name, value in sent:
+            self._use(name, value, request.trainer)
 
     def _use(self, name: str, value: Any, trainer: int) -> None:
-        if name not in self.shard.blocks:
-            raise RefusedError(f"the server's program takes no variable {name!r}")
-        self.shard.check_sent([(name, value)])
         if isinstance(value, SelectedRows) and not len(value.rows):
             return  # in Fluid trainers do not send it, so that nothing decays; in rounds blocks run without it, too
         if not self._scheduled:

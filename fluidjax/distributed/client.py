@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.distributed import settings
-from fluidjax.distributed.settings import IN_PARTS
+from fluidjax.distributed.settings import IN_PARTS, SEND_AND_GET
 from fluidjax.distributed.sizes import Items, Sizes
 from fluidjax.distributed.wire import LAST, NOW, Message, WireError, frames, joined
 from lowering.errors import LoweringError
@@ -61,12 +61,8 @@ class Server:
         timeout: float | None = None,
         *,
         wait: bool = True,
-        last: bool = True,
-    ) -> Callable[[], Iterable[bytes]]:
-        """Make a request: a function that waits for the frames of its answer, which ``finish`` reads.
-
-        It is on its way already, unless the answer is the next thing that is waited for: then a short request starts
-        when the function is called, which is cheaper.
+    ) -> Iterable[bytes]:
+        """Make a request: the frames of its answer, which ``finish`` waits for.
 
         Args:
             method: of the service.
@@ -74,7 +70,6 @@ class Server:
             head: (trainer, flags) of the message.
             timeout: seconds that it may take.
             wait: whether it may wait for the server to come up.
-            last: whether no other request is started before the answer is waited for.
         """
         message = Message(items, *head)
         parts = frames(message)
@@ -86,19 +81,14 @@ class Server:
             "metadata": settings.metadata(),
         }
         if len(parts) == 1 and self._sizes.are_short(method, message):
-            stub = self._stub(method, "unary_unary")
-            if last:
-                return lambda: [stub(parts[0], **settled)]
-            coming = stub.future(parts[0], **settled)
-            return lambda: [coming.result()]
-        call = self._stub(method + IN_PARTS, "stream_stream")(iter(parts), **settled)
-        return lambda: call
+            return self._stub(method, "unary_stream")(parts[0], **settled)
+        return self._stub(method + IN_PARTS, "stream_stream")(iter(parts), **settled)
 
-    def finish(self, call: Callable[[], Iterable[bytes]], what: str, asked: tuple[str, Items] = ("", ())) -> Message:
+    def finish(self, call: Iterable[bytes], what: str, asked: tuple[str, Items] = ("", ())) -> Message:
         """The answer to a request; ``asked``: its method and items. Raises RPCError if there is none."""
         grpc = settings.grpc()
         try:
-            answer = joined(call(), settings.limit())
+            answer = joined(call, settings.limit())
         except grpc.RpcError as error:
             raise self._failure(what, error.code(), error.details()) from None
         except WireError as error:
@@ -200,8 +190,7 @@ class Client:
         waiting, answers = dict(mine), {}
         retries = 0 if self.in_rounds else settings.retries()
         while waiting:
-            last = next(reversed(waiting))
-            calls = {e: self._start(e, method, items, flags, timeout, e == last) for e, items in waiting.items()}
+            calls = {e: self._start(e, method, items, flags, timeout) for e, items in waiting.items()}
             failed = None
             for endpoint, call in calls.items():
                 try:
@@ -215,22 +204,37 @@ class Client:
             retries -= 1
         return answers
 
-    def _start(
-        self, endpoint: str, method: str, items: Items, flags: int, timeout: float | None, last: bool
-    ) -> Callable[[], Iterable[bytes]]:
+    def _start(self, endpoint: str, method: str, items: Items, flags: int, timeout: float | None) -> Iterable[bytes]:
         server = self.server(endpoint)
         server.attend(self.trainer)
-        return server.start(method, items, (self.trainer, flags), timeout, wait=not self.in_rounds, last=last)
+        return server.start(method, items, (self.trainer, flags), timeout, wait=not self.in_rounds)
 
     def notify(self, endpoints: Iterable[str], notice: str) -> None:
         """Notify servers of a barrier or of this trainer's completion."""
         self.ask("SendVariable", [(endpoint, notice, None) for endpoint in dict.fromkeys(endpoints)])
 
-    def end_batch(self, items: Sequence[tuple[str, str, Any]], endpoints: Iterable[str]) -> None:
-        """Send (endpoint, name, value) items, and tell all endpoints in the same messages that this is the batch."""
+    def end_batch(
+        self,
+        items: Sequence[tuple[str, str, Any]],
+        endpoints: Iterable[str],
+        wanted: Sequence[tuple[str, str]] = (),
+        *,
+        last: bool = False,
+    ) -> list[Any]:
+        """Send (endpoint, name, value) items, and tell all endpoints in the same messages that this is the batch.
+
+        Returns the values of (endpoint, name) ``wanted``, at these endpoints, once the round is over. With ``last``,
+        the messages also count as this trainer's fetch barrier.
+        """
         self.in_rounds = True
-        ends = [(endpoint, BATCH_BARRIER, None) for endpoint in dict.fromkeys(endpoints)]
-        self.ask("SendVariable", [*items, *ends])
+        if not last:
+            self.ask("SendVariable", [*items, *((endpoint, BATCH_BARRIER, None) for endpoint in endpoints)])
+            return self.fetch(wanted, now=False) if wanted else []
+        mine: dict[str, Any] = {endpoint: [] for endpoint in endpoints}
+        for endpoint, name, value in [*items, *((endpoint, name, None) for endpoint, name in wanted)]:
+            mine[endpoint].append((name, value))
+        values = {e: iter(answer.values()) for e, answer in self._exchange(SEND_AND_GET, mine, LAST, None).items()}
+        return [next(values[endpoint], None) for endpoint, _ in wanted]
 
     def fetch(self, wanted: Sequence[tuple[str, str]], *, now: bool, last: bool = False) -> list[Any]:
         """Fetch values of (endpoint, name).

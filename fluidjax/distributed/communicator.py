@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fluidjax.base.scope import Scope
-from fluidjax.distributed.client import FETCH_BARRIER, client
+from fluidjax.distributed.client import client
 from fluidjax.distributed.parts import Target, merged, on_host
 from fluidjax.execution.outside import Outside
 from fluidjax.execution.writer import write_back
@@ -94,10 +94,17 @@ class Communication:
                 found += self._sends[name].split(merged(values, mean=self._mean))
         return found
 
-    def _receive(self, *, last: bool = False) -> None:
-        """Receive the servers' parameters into the scope; ``last``: count this as the fetch barrier."""
-        wanted = [pair for target in self._receives.values() for pair in target.wanted()]
-        parts = iter(client.fetch(wanted, now=False, last=last))
+    def _receive(self) -> None:
+        """Receive the servers' parameters into the scope."""
+        self._store(client.fetch(self._wanted(), now=False))
+
+    def _wanted(self) -> list[tuple[str, str]]:
+        """(endpoint, name there) of all parameters."""
+        return [pair for target in self._receives.values() for pair in target.wanted()]
+
+    def _store(self, received: Iterable[Any]) -> None:
+        """Store what was ``_wanted`` into the scope."""
+        parts = iter(received)
         values = {name: _whole([next(parts) for _ in target.names]) for name, target in self._receives.items()}
         write_back(self._scope, values)
 
@@ -151,13 +158,7 @@ class Synchronous(_Uncounted):
         while more := self._taken():
             client.ask("SendVariable", sent)
             sent = more
-        client.end_batch(sent, self._endpoints)
-        self._receive(last=True)
-        client.notify(set(self._endpoints) - self._holders(), FETCH_BARRIER)
-
-    def _holders(self) -> set[str]:
-        """The servers that hold something to receive."""
-        return {endpoint for target in self._receives.values() for endpoint in target.endpoints}
+        self._store(client.end_batch(sent, self._endpoints, self._wanted(), last=True))
 
 
 class Background(Communication):

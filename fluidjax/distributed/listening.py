@@ -19,7 +19,9 @@ from fluidjax.distributed.wire import Message, WireError, frames, joined
 
 _log = logging.getLogger(__name__)
 
-METHODS = ("SendVariable", "GetVariable", "PrefetchVariable", "CheckpointNotify", "DistributeNotify")
+METHODS = (
+    "SendVariable", "GetVariable", settings.SEND_AND_GET, "PrefetchVariable", "CheckpointNotify", "DistributeNotify",
+)  # fmt: skip
 
 
 class Listening:

@@ -85,15 +85,24 @@ def count(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str],
         client.ask("DistributeNotify", [(e, name, v) for e in endpoints for name, v in zip(names, values, strict=True)])
 
 
-def send_barrier(trainer: int, endpoints: Sequence[str], half_async: bool, outside: Outside) -> None:
-    """Send queued values and tell servers that they are all, or tell a communicator that a step is over."""
+def send_barrier(
+    trainer: int, endpoints: Sequence[str], half_async: bool, batch: Sequence[tuple[str, str]], outside: Outside
+) -> None:
+    """Send queued values and tell servers that they are all, or tell a communicator that a step is over.
+
+    ``batch``: all (endpoint, name) that a round ends by receiving, if it does; the same messages ask for them.
+    """
     client.introduce(trainer)
     if half_async:
         communicator.running().barrier()
-    else:
-        talk = _talk(outside)
-        waiting, talk.outbox = talk.outbox, []
-        client.end_batch(waiting, endpoints)
+        return
+    talk = _talk(outside)
+    waiting, talk.outbox = talk.outbox, []
+    asked = {*(endpoint for endpoint, _ in batch), *(endpoint for endpoint, _, _ in waiting)}
+    ends = bool(batch) and len(set(batch)) == len(batch) and asked <= set(endpoints)
+    found = client.end_batch(waiting, endpoints, batch if ends else (), last=ends)
+    talk.fetched = dict(zip(batch, found, strict=True)) if ends else {}
+    talk.told = set(endpoints) if ends else set()
 
 
 def fetch_barrier(trainer: int, endpoints: Sequence[str], outside: Outside) -> None:

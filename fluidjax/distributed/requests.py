@@ -34,6 +34,6 @@ class Request:
             self.answer.set_result(message or Message())
 
     def refuse(self, error: BaseException) -> None:
-        """Answer with an error."""
-        if self.answer.set_running_or_notify_cancel():
+        """Answer with an error, unless there was an answer already."""
+        if not self.answer.done() and self.answer.set_running_or_notify_cancel():
             self.answer.set_exception(error)

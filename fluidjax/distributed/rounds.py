@@ -62,6 +62,13 @@ class Rounds(Serving):
         else:
             self._waiting.append(request)
 
+    def send_and_get(self, request: Request) -> None:
+        """Store the batch in the sending phase; the round that it completes is the one that is waited for."""
+        if self._fetching:
+            self._waiting.append(request)
+        else:
+            super().send_and_get(request)
+
     def lost(self, trainer: int) -> None:
         """Raise, since the other trainers would wait for ever."""
         raise OpError(

@@ -14,7 +14,7 @@ from typing import Any
 from fluidjax.base.scope import Scope
 from fluidjax.distributed.asynchronous import Asynchronous
 from fluidjax.distributed.listening import Listening
-from fluidjax.distributed.requests import RefusedError, Request
+from fluidjax.distributed.requests import Request
 from fluidjax.distributed.rounds import Rounds
 from fluidjax.distributed.shard import Shard
 from lowering.program import OpView, ProgramView
@@ -62,17 +62,8 @@ class Server:
                 request = self._inbox.get(timeout=0.1)  # now and then Python looks for signals
             except queue.Empty:
                 continue
-            self._handle(request)
-            quiet_since = time.monotonic()
-
-    def _handle(self, request: Request) -> None:
-        try:
             self._mode.handle(request)
-        except RefusedError as error:
-            request.refuse(error)
-        except Exception as error:
-            request.refuse(error)
-            raise
+            quiet_since = time.monotonic()
 
     def _refuse_waiting(self, error: Exception) -> None:
         while not self._inbox.empty():

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fluidjax.distributed import settings
+from fluidjax.distributed.client import BATCH_BARRIER
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.shard import Shard
 from fluidjax.distributed.wire import Message
@@ -45,12 +46,22 @@ class Serving:
         return min(_ABSENT, settings.deadline())
 
     def handle(self, request: Request) -> None:
-        """Answer a request, now or later. Raises errors that stop the server, and RefusedError for invalid requests."""
+        """Answer a request, now or later; refuse an invalid one. Raises errors that stop the server."""
+        try:
+            self._handle(request)
+        except RefusedError as error:
+            request.refuse(error)
+        except Exception as error:
+            request.refuse(error)
+            raise
+
+    def _handle(self, request: Request) -> None:
         if not 0 <= request.trainer < self.trainers:
             raise RefusedError(f"there is no trainer {request.trainer}: there are {self.trainers}")
         methods = {
             "SendVariable": self.send,
             "GetVariable": self.get,
+            settings.SEND_AND_GET: self.send_and_get,
             "PrefetchVariable": self.prefetch,
             "CheckpointNotify": self.save,
             "DistributeNotify": self.notify,
@@ -68,6 +79,14 @@ class Serving:
         """Serve values."""
         names = request.message.names()
         request.reply(Message(list(zip(names, self.shard.values(names), strict=True))))
+
+    def send_and_get(self, request: Request) -> None:
+        """Accept a trainer's batch, the values of a request, and serve the names without one after the round."""
+        message = request.message
+        sent = [(name, value) for name, value in message.items if value is not None]
+        asked = [(name, None) for name, value in message.items if value is None]
+        self.send(Request("SendVariable", Message([*sent, (BATCH_BARRIER, None)], message.trainer)))
+        self.get(Request("GetVariable", Message(asked, message.trainer, message.flags), request.answer))
 
     def prefetch(self, request: Request) -> None:
         """Serve rows of tables."""

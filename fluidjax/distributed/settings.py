@@ -10,6 +10,7 @@ from fluidjax.base.optional import optional
 
 CHUNK = 1 << 20  # a longer message travels in parts of this many bytes
 IN_PARTS = "InParts"  # follows the name of a method whose messages may be long
+SEND_AND_GET = "SendAndGetVariable"  # not Fluid's: see Serving.send_and_get
 SERVICE = "sendrecv.SendRecvService"  # Fluid's, as the names of its methods
 
 _HEAD = 1 << 12  # beside its chunk, a frame may hold this much
@@ -45,6 +46,8 @@ def options(*, server: bool) -> list[tuple[str, Any]]:
     return [
         *common,
         ("grpc.enable_http_proxy", 0),
+        # The thread that sends one message reads the answer itself, with no other thread in between.
+        ("SingleThreadedUnaryStream", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         # How long one attempt may take: on a busy machine the first answer of a server that is there may take seconds.
         ("grpc.min_reconnect_backoff_ms", 10_000),

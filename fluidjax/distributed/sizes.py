@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.distributed.settings import CHUNK
+from fluidjax.distributed.settings import CHUNK, SEND_AND_GET
 from fluidjax.distributed.wire import CHANGED, NOW, Message
 
 Items = Sequence[tuple[str, Any]]
@@ -23,20 +23,24 @@ class Sizes:
 
     def are_short(self, method: str, message: Message) -> bool:
         """Whether the answer will surely fit into one frame."""
-        if method not in _WITH_VALUES:
-            return True
-        if message.flags & (NOW | CHANGED):  # what is asked for out of turn may have any size
+        asked = _asked(method, message.items)
+        if asked and message.flags & (NOW | CHANGED):  # what is asked for out of turn may have any size
             return False
         unknown = float("inf")
-        return 2 * sum(_count(v) * self._known.get((method, n), unknown) for n, v in message.items) < CHUNK
+        return 2 * sum(_count(v) * self._known.get((method, n), unknown) for n, v in asked) < CHUNK
 
     def learn(self, method: str, items: Items, answer: Message) -> None:
         """Take note of the values of an answer."""
-        if method not in _WITH_VALUES:
-            return
-        for (name, asked), value in zip(items, answer.values(), strict=False):
+        for (name, asked), value in zip(_asked(method, items), answer.values(), strict=False):
             if isinstance(value, np.ndarray):
                 self._known[method, name] = value.nbytes / _count(asked)
+
+
+def _asked(method: str, items: Items) -> Items:
+    """The items of a request that are answered by values."""
+    if method == SEND_AND_GET:
+        return [item for item in items if item[1] is None]
+    return items if method in _WITH_VALUES else ()
 
 
 def _count(asked: Any) -> int:

@@ -9,7 +9,7 @@ import fluidjax as fluid
 from fluidjax.distributed.client import Client, RPCError, client
 from fluidjax.distributed.requests import Request
 from fluidjax.distributed.rounds import Rounds
-from fluidjax.distributed.settings import CHUNK
+from fluidjax.distributed.settings import CHUNK, SEND_AND_GET
 from fluidjax.distributed.sizes import Sizes
 from fluidjax.distributed.wire import NOW, Message
 from fluidjax.framework import program_view
@@ -31,14 +31,14 @@ def two_tables() -> fluid.Variable:
     return fluid.layers.mean(fluid.layers.square_error_cost(out, y))
 
 
-def test_a_step_of_sync_mode_asks_each_server_three_times():
-    """For all rows; to take all gradients; for all parameters."""
+def test_a_step_of_sync_mode_asks_each_server_twice():
+    """For all rows; to take all gradients and give all parameters."""
     job, seen = Job(two_tables), []
     with job.running():
         losses = job.train(4, lambda step, exe, main: seen.append(client.traffic.requests))
     assert not job.errors
     np.testing.assert_allclose(losses, job.alone(), rtol=1e-5)
-    assert np.diff(seen).tolist() == [3 * 2] * 3
+    assert np.diff(seen).tolist() == [2 * 2] * 3
 
 
 def test_lookups_and_sends_cut_a_step_once_each():
@@ -83,6 +83,10 @@ def test_answers_are_short_once_that_is_known():
     assert not sizes.are_short("PrefetchVariable", Message([("t", np.arange(CHUNK // 32))]))
     assert not sizes.are_short("GetVariable", Message(one))
     assert not sizes.are_short("PrefetchVariable", Message(rows, flags=NOW))
+    batch = [("w@GRAD", np.zeros(CHUNK // 4, np.float32)), ("b", None)]
+    assert not sizes.are_short(SEND_AND_GET, Message(batch))
+    sizes.learn(SEND_AND_GET, batch, Message([("b", np.zeros(3, np.float32))]))
+    assert sizes.are_short(SEND_AND_GET, Message(batch))
 
 
 def test_short_and_long_answers_of_one_table():

@@ -18,11 +18,19 @@ def _rest(ctx: Any) -> list[Any]:
     return ctx.runner.program.blocks[ctx.op.block_idx].ops[ctx.op.index + 1 :]
 
 
-def _next_to(ctx: Any) -> tuple[list[Any], str]:
-    """This op and those of its type that follow it without another in between; the type of what follows them."""
-    ops = [ctx.op, *_rest(ctx)]
-    found = list(takewhile(lambda other: other.type == ctx.op.type, ops))
-    return found, ops[len(found)].type if len(found) < len(ops) else ""
+def _wanted(view: Any) -> list[tuple[str, str]]:
+    """(endpoint, name there) of what a ``recv`` asks for."""
+    attrs = view.attrs
+    names = attrs.get("recv_varnames") or attrs.get("varnames") or view.outputs["Out"]
+    return list(zip(attrs["epmap"], names, strict=True))
+
+
+def _batch(ops: list[Any]) -> tuple[list[tuple[str, str]], bool]:
+    """(endpoint, name there) of all that the ``recv`` ops at the beginning ask for; whether they end a round."""
+    found = list(takewhile(lambda view: view.type == "recv", ops))
+    in_turn = all(view.attrs.get("with_barrier", True) for view in found)
+    then = ops[len(found)].type if len(found) < len(ops) else ""
+    return [pair for view in found for pair in _wanted(view)], in_turn and then == "fetch_barrier"
 
 
 @op(out="Out*", kind="host", lod=None, absent="x", moves="late")
@@ -61,13 +69,6 @@ def _takes_along(view: Any) -> bool:
     return view.type == "send_barrier" and not attrs.get("half_async", False)
 
 
-def _wanted(view: Any) -> list[tuple[str, str]]:
-    """(endpoint, name there) of what a ``recv`` asks for."""
-    attrs = view.attrs
-    names = attrs.get("recv_varnames") or attrs.get("varnames") or view.outputs["Out"]
-    return list(zip(attrs["epmap"], names, strict=True))
-
-
 @op(out="Out*", kind="host", lod=None, absent="x")
 def recv(
     x: list[Value],
@@ -85,11 +86,8 @@ def recv(
     Values that consecutive ``recv`` ops want from the same server share a message, which also counts as the barrier if
     a ``fetch_barrier`` follows. A communicator that receives by itself sets ``do_not_run``.
     """
-    wanted = _wanted(ctx.op)
-    others, then = _next_to(ctx)
-    batch = [pair for other in others for pair in _wanted(other)]
-    ends = with_barrier and then == "fetch_barrier"
-    parts = service("recv")(trainer_id, wanted, batch, with_barrier, ends, ctx.runner.outside)
+    batch, ends = _batch([ctx.op, *_rest(ctx)])
+    parts = service("recv")(trainer_id, _wanted(ctx.op), batch, with_barrier, ends, ctx.runner.outside)
     if len(ctx.op.outputs["Out"]) < len(parts):
         return [np.concatenate(parts)]
     return parts
@@ -101,9 +99,11 @@ def send_barrier(
 ):
     """Tell the endpoints that this trainer has sent all its gradients.
 
-    With ``half_async``, tell the communicator instead, which then sends and receives.
+    Values that the ``recv`` ops after it want before a ``fetch_barrier`` are asked for by the same messages. With
+    ``half_async``, tell the communicator instead, which then sends and receives.
     """
-    service("send_barrier")(trainer_id, endpoints, half_async, ctx.runner.outside)
+    batch, ends = _batch(_rest(ctx))
+    service("send_barrier")(trainer_id, endpoints, half_async, batch if ends else [], ctx.runner.outside)
 
 
 @op(out="Out*", kind="host", lod=None, absent="x")
