@@ -31,11 +31,17 @@ def _changed(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:at], rng.choice(DIMS), *shape[at + 1 :])
 
 
-Drawn = tuple[dict[str, tuple[int, ...]], dict[str, Any]]
+# The shape of a slot's tensor, or the shapes of several.
+Drawn = tuple[dict[str, Any], dict[str, Any]]
 
 
 def _one(rng: random.Random) -> Drawn:
     return {"X": _shape(rng)}, {}
+
+
+def _several(rng: random.Random) -> Drawn:
+    x = _shape(rng)
+    return {"X": [x, *(_changed(rng, x) for _ in range(rng.randint(0, 2)))]}, {}
 
 
 def _softmax(rng: random.Random) -> Drawn:
@@ -107,6 +113,34 @@ def _pool(rng: random.Random) -> Drawn:
     return {"X": _image(rng)}, attrs | flags | _windows(rng)
 
 
+def _reduce(rng: random.Random) -> Drawn:
+    x = _shape(rng)
+    dims = [rng.randint(-4, 3) for _ in range(rng.randint(0, 2))]
+    flags = {name: rng.random() < 0.3 for name in ("keep_dim", "reduce_all")}
+    return {"X": x}, {"dim": dims, "out_dtype": rng.choice((-1, -1, -1, FP64)), **flags}
+
+
+def _transpose(rng: random.Random) -> Drawn:
+    x = _shape(rng)
+    return {"X": x}, {"axis": rng.sample(range(len(x)), len(x) - (rng.random() < 0.1))}
+
+
+def _scale(rng: random.Random) -> Drawn:
+    x, scales = _shape(rng), {"ScaleTensor": (1,)} if rng.random() < 0.2 else {}
+    return {"X": x, **scales}, {"scale": 0.5, "bias": rng.choice((0.0, 2.0))}
+
+
+def _dropout(rng: random.Random) -> Drawn:
+    x, seed = _shape(rng), {"Seed": (1,)} if rng.random() < 0.2 else {}
+    return {"X": x, **seed}, {"is_test": rng.random() < 0.3, "dropout_prob": rng.choice((0.3, 1.0))}
+
+
+def _logits(rng: random.Random) -> Drawn:
+    x = _shape(rng)
+    weight = {"pos_weight": x} if rng.random() < 0.2 else {}
+    return {"X": x, "Label": _changed(rng, x), **weight}, {"normalize": rng.random() < 0.3}
+
+
 CASES: dict[str, Callable[[random.Random], Drawn]] = {
     **dict.fromkeys(("relu", "tanh", "sqrt", "abs", "square", "leaky_relu", "gelu", "mean"), _one),
     "softmax": _softmax,
@@ -120,6 +154,12 @@ CASES: dict[str, Callable[[random.Random], Drawn]] = {
     "batch_norm": _batch_norm,
     "conv2d": _conv,
     "pool2d": _pool,
+    **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"), _reduce),
+    **dict.fromkeys(("transpose", "transpose2"), _transpose),
+    "sum": _several,
+    "scale": _scale,
+    "dropout": _dropout,
+    "sigmoid_cross_entropy_with_logits": _logits,
 }
 DRAWS = 14
 
@@ -127,7 +167,7 @@ DRAWS = 14
 def _inferred(infer: Callable[..., Any], *arguments: Any) -> Any:
     try:
         found = infer(*arguments)
-    except lowering.OpError as error:
+    except lowering.LoweringError as error:
         return str(error)
     return {name: info for name, info in found.items() if not name.startswith(("Mean.", "Variance."))}
 
@@ -142,12 +182,15 @@ def test_rules_say_what_a_trace_says(type: str, monkeypatch: pytest.MonkeyPatch)
         dtypes = {slot: INT64 if slot in ("Label", "Ids") else rng.choice((FP32, FP32, FP64)) for slot in shapes}
         if rng.random() < 0.8:
             dtypes = {slot: d if d == INT64 else FP32 for slot, d in dtypes.items()}
+        named = {slot: shape if isinstance(shape, list) else [shape] for slot, shape in shapes.items()}
         variables = {
-            f"{slot}.0": VarView(f"{slot}.0", dtype=dtypes[slot], shape=shape, lod_level=rng.choice((0, 0, 1)))
-            for slot, shape in shapes.items()
+            f"{slot}.{i}": VarView(f"{slot}.{i}", dtype=dtypes[slot], shape=shape, lod_level=rng.choice((0, 0, 1)))
+            for slot, listed in named.items()
+            for i, shape in enumerate(listed)
         }
         outputs = {slot.name: [f"{slot.name}.0"] for slot in definition.outputs if slot.name != "ReserveSpace"}
-        op = OpView(type, {slot: [f"{slot}.0"] for slot in shapes}, outputs, attrs)
+        inputs = {slot: [f"{slot}.{i}" for i in range(len(listed))] for slot, listed in named.items()}
+        op = OpView(type, inputs, outputs, attrs)
         expected = _inferred(by_probing, definition, op, variables.get)
         assert _inferred(definition.infer, op, variables.get) == expected, (op, variables)
     assert len(probed) < DRAWS, "the rule never answered"
@@ -161,8 +204,10 @@ def test_a_common_network_is_built_without_tracing(monkeypatch: pytest.MonkeyPat
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         words, label = fluid.data("words", [None, 7], "int64"), fluid.data("label", [None, 1], "int64")
         found = fluid.layers.layer_norm(fluid.embedding(words, [60, 5]), begin_norm_axis=2)
+        found = fluid.layers.dropout(fluid.layers.transpose(found, [0, 2, 1]) * 2.0, 0.1)
         scores = fluid.layers.softmax(fluid.layers.matmul(found, found, transpose_y=True))
         hidden = fluid.layers.batch_norm(fluid.layers.fc(scores, 9, act="relu"))
-        loss = fluid.layers.mean(fluid.layers.cross_entropy(fluid.layers.fc(hidden, 4, act="softmax"), label))
+        cost = fluid.layers.cross_entropy(fluid.layers.fc(hidden, 4, act="softmax"), label)
+        loss = fluid.layers.mean(cost) + 0.1 * fluid.layers.reduce_sum(fluid.layers.square(hidden))
         fluid.optimizer.Adam(0.1).minimize(loss)
     assert (hidden.shape, loss.shape) == ((-1, 9), (1,))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
+from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least
 from lowering.ops.shared import transpose_of
@@ -42,7 +43,17 @@ def _weighted(x, label, weight):
     return jnp.maximum(x, 0) - x * label + weight * jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
-@op(diff="x", rows=_unless_normalized, slots={"pos_weight": "pos_weight"}, newer="pos_weight")
+def _like_both(shapes, attr):
+    return {"Out": shapes["X"]} if "pos_weight" not in shapes and shapes["X"] == shapes["Label"] else None
+
+
+@op(
+    diff="x",
+    rows=_unless_normalized,
+    slots={"pos_weight": "pos_weight"},
+    newer="pos_weight",
+    infer=by_rule(_like_both),
+)
 def sigmoid_cross_entropy_with_logits(x, label, pos_weight=None, *, normalize: bool = False, ignore_index: int = -100):
     """Out = max(X, 0) - X * Label + log(1 + exp(-|X|)); 0 at ignore_index; / number of counted ones to normalize."""
     counted = _counted(label, ignore_index)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import is_float
+from lowering.engine.infer_rules import by_rule, like
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import alike, cleared
 from lowering.ops.math.elementwise import aligned, unbroadcast
@@ -34,7 +35,11 @@ def _number(value: float, dtype: Any) -> Any:
     return int(value) if jnp.issubdtype(dtype, jnp.integer) else value
 
 
-@op(rows=Wise("x"), diff="x", fold=True, linear=True)
+def _scaled(shapes, attr):
+    return None if "ScaleTensor" in shapes else {"Out": shapes["X"]}
+
+
+@op(rows=Wise("x"), diff="x", fold=True, linear=True, infer=by_rule(_scaled))
 def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True):
     """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] overrides ``scale``. X may be SelectedRows."""
     factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
@@ -59,7 +64,7 @@ def _(g):
     return [OpSpec("scale", inputs, {"Out": g.input_grad("X")}, attrs)]
 
 
-@op("sum", vendor="use_mkldnn", rows=MASKED, fold=True, absent="x", linear=True)
+@op("sum", vendor="use_mkldnn", rows=MASKED, fold=True, absent="x", linear=True, infer=like("X"))
 def sum_(x: list[Value]):
     """Out = the sum of all X: dense tensors, SelectedRows (rows are concatenated), both (dense), or tensor arrays."""
     given = [v for v in x if v is not None]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.infer_rules import Out, by_rule
 from lowering.registry import MASKED, OpDef, op
 from lowering.values import LoDArray, Meta, row_mask
 
@@ -45,6 +45,19 @@ def _finish(out: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
 
 def _cast(data: Any, number: int) -> Any:
     return data.astype(to_numpy(number)) if number >= 0 else data
+
+
+def _reduced(shapes: Any, attr: Callable[[str], Any]) -> Any:
+    """The remaining dims; rows keep their LoD if they are not reduced."""
+    if attr("out_dtype") >= 0:
+        return None
+    x = shapes["X"]
+    axes = reduced_axes(len(x), attr("dim"), attr("reduce_all"))
+    dims = tuple(1 if i in axes else n for i, n in enumerate(x) if attr("keep_dim") or i not in axes)
+    return {"Out": Out(dims or (1,), lod="" if 0 in axes else "X")}
+
+
+IN_ITS_TYPE = by_rule(_reduced)  # the inference of a reduction that leaves floating numbers in their type
 
 
 def reduction(**options: Any) -> Callable[[Callable[..., Any]], OpDef]:
@@ -124,7 +137,7 @@ def _(x: Meta, d_out):
     return to_input(d_out.reshape(()) / jnp.asarray(_count(like, axes), d_out.dtype), like, axes)
 
 
-@reduction()
+@reduction(infer=IN_ITS_TYPE)
 def reduce_sum(x, axes, keep_dim, out_dtype):
     """Out = sum of X over ``dim``; [1] when nothing is left. Booleans, which only Paddle 2 sums, count as int64."""
     data = _cast(masked(x, axes, 0), out_dtype)
@@ -142,7 +155,7 @@ def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     return _in_dtype(to_input(spread(d_out, like, axes), like, axes), like, d_out, in_dtype, out_dtype)
 
 
-@reduction()
+@reduction(infer=IN_ITS_TYPE)
 def reduce_mean(x, axes, keep_dim, out_dtype):
     """Out = mean of X over ``dim``; integers truncate towards zero."""
     data = _cast(masked(x, axes, 0), out_dtype)
@@ -178,7 +191,7 @@ def extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray,
     return fn(data, axis=axes, keepdims=keep_dim, initial=initial)
 
 
-@reduction()
+@reduction(infer=IN_ITS_TYPE)
 def reduce_max(x, axes, keep_dim, out_dtype):
     """Out = maximum of X over ``dim``."""
     return extremum(jnp.max, lowest, x, axes, keep_dim, out_dtype)
@@ -196,7 +209,7 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
     return _extremum_grad(x, out, d_out, dim, reduce_all)
 
 
-@reduction()
+@reduction(infer=IN_ITS_TYPE)
 def reduce_min(x, axes, keep_dim, out_dtype):
     """Out = minimum of X over ``dim``."""
     return extremum(jnp.min, highest, x, axes, keep_dim, out_dtype)
@@ -207,7 +220,7 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
     return _extremum_grad(x, out, d_out, dim, reduce_all)
 
 
-@reduction()
+@reduction(infer=IN_ITS_TYPE)
 def reduce_prod(x, axes, keep_dim, out_dtype):
     """Out = product of X over ``dim``."""
     data = _cast(masked(x, axes, 1), out_dtype)

@@ -3,11 +3,21 @@
 import jax
 import jax.numpy as jnp
 
+from lowering.dtypes import UINT8
+from lowering.engine.infer_rules import Out, by_rule
 from lowering.engine.random_bits import Placed, bits
 from lowering.registry import Wise, op
 
 
-@op(out="Out Mask~", diff="x", rows=Wise("x"))
+def _like_x(shapes, attr):
+    """Mask has no LoD, and is not there at test time."""
+    x = shapes["X"]
+    if "Seed" in shapes:
+        return None
+    return {"Out": x} if attr("is_test") else {"Out": x, "Mask": Out(x, UINT8)}
+
+
+@op(out="Out Mask~", diff="x", rows=Wise("x"), infer=by_rule(_like_x))
 def dropout(
     x,
     seed=None,

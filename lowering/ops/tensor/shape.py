@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.counts import RowSize, with_rows
+from lowering.engine.infer_rules import Out, by_rule
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
@@ -287,7 +288,17 @@ def _inverse(axis: list[int]) -> list[int]:
     return sorted(range(len(axis)), key=axis.__getitem__)
 
 
-@op(vendor="use_mkldnn use_quantizer", rows=_rows_first, lod=None)
+def _permuted_dims(shapes, attr):
+    x, axis = shapes["X"], attr("axis")
+    if sorted(axis) != list(range(len(x))):
+        return None
+    return {"Out": tuple(x[i] for i in axis), "XShape": Out((0, *x), lod="X")}
+
+
+_infer_transpose = by_rule(_permuted_dims)
+
+
+@op(vendor="use_mkldnn use_quantizer", rows=_rows_first, lod=None, infer=_infer_transpose)
 def transpose(x, *, axis: list[int], data_format: str = "AnyLayout"):
     """Dimension i of Out is dimension axis[i] of X."""
     del data_format
@@ -307,7 +318,7 @@ def _permuted(x: LoDArray, axis: list[int]) -> Any:
     return LoDArray(out, (), x.nrows) if x.padded else out
 
 
-@op(out="Out XShape~", vendor="use_mkldnn use_quantizer", rows=MASKED, lod=None)
+@op(out="Out XShape~", vendor="use_mkldnn use_quantizer", rows=MASKED, lod=None, infer=_infer_transpose)
 def transpose2(x: LoDArray, *, axis: list[int], data_format: str = "AnyLayout"):
     """``transpose`` with XShape."""
     del data_format
