@@ -9,7 +9,7 @@ the saved ones, their derivatives those of the forward function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -63,7 +63,7 @@ def differentiate(base: OpDef) -> None:
         _rule(parts),
         parts.inputs,
         [Slot(s.name + GRAD, s.name + GRAD, s.duplicable, True) for s in read],
-        {name: replace(spec, param=name, required=False) for name, spec in attrs.items()},
+        {name: spec._replace(param=name, required=False) for name, spec in attrs.items()},
         base.special | (forward.special - {"key"} if parts.saved else frozenset()),
         forward=base,
         diff=tuple(s.param for s in [*read, *parts.seconds.values()]),
@@ -91,9 +91,9 @@ def _parts(base: OpDef) -> _Parts:
     saved = saved_slots(base)
     forward = base.forward
     assert forward is not None
-    inherited = [replace(s, param=s.name, wants="raw") for s in base.inputs]
+    inherited = [s._replace(param=s.name, wants="raw") for s in base.inputs]
     missing = [s for s in forward.inputs if base.input(s.name) is None] if saved else []
-    recalled = [replace(s, param=s.name, wants="raw") for s in missing]
+    recalled = [s._replace(param=s.name, wants="raw") for s in missing]
     taken = {s.name for s in [*inherited, *recalled]}
     seconds: dict[str, Slot] = {}
     for slot in base.outputs:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowering.values import RankTable, SelectedRows, StepScopes, TensorArray
 
@@ -81,8 +81,7 @@ SPECIAL = ("key", "ctx", "in_place")
 RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """One input or output slot.
 
     Attributes:
@@ -103,8 +102,7 @@ class Slot:
     newer: bool = False
 
 
-@dataclass(frozen=True)
-class AttrSpec:
+class AttrSpec(NamedTuple):
     """One attribute: its Fluid name and type ('INT', 'FLOATS' ...), its default, and the rule's parameter for it.
 
     One added by Paddle 2 (``newer``) is read if a program has it, and never filled in; ``later`` is the name

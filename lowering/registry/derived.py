@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -57,7 +56,7 @@ def _vjp_inputs(forward: OpDef, reads: str | None) -> list[Slot]:
     outs = [s for s in forward.outputs if not explicit or s.param in explicit]
     grads = [Slot(s.name + GRAD, "d_" + s.param, s.duplicable, True, newer=s.newer) for s in outs]
     # The rule recomputes the outputs, and does not read the values of those that Fluid's op is given.
-    kept = [replace(s, wants="meta", dispensable=True) if s in forward.outputs else s for s in found]
+    kept = [s._replace(wants="meta", dispensable=True) if s in forward.outputs else s for s in found]
     return kept + grads
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from lowering.program import GRAD
 from lowering.registry.definition import AttrSpec, OpDef, Slot
@@ -16,7 +15,7 @@ def differentiable_params(definition: OpDef) -> tuple[str, ...]:
 
 def inherited_attrs(forward: OpDef) -> dict[str, AttrSpec]:
     """A derived gradient calls the forward function, so it reads the same attributes."""
-    return {name: replace(spec, required=False) for name, spec in forward.attrs.items()}
+    return {name: spec._replace(required=False) for name, spec in forward.attrs.items()}
 
 
 def gradient_outputs(forward: OpDef, wrt: Iterable[str]) -> list[Slot]:

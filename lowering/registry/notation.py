@@ -7,7 +7,6 @@ body the kernel, its docstring the formula; a gradient rule stands beside it. Se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import EllipsisType
 from typing import Any
 
@@ -67,7 +66,7 @@ class Rule(OpDef):
     def _of_parameters(self, fn: Callable[..., Any]) -> Check:
         positional, keyword, _ = signature(fn)
         slots = (checked_slot(self, p) for p in positional)
-        attrs = (replace(self.attrs[p.name.rstrip("_")], param=p.name) for p in keyword)
+        attrs = (self.attrs[p.name.rstrip("_")]._replace(param=p.name) for p in keyword)
         return Check(fn, tuple(slots), tuple(attrs))
 
     def redo(self, *, out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -192,10 +191,10 @@ def _with_newer(definition: Rule, params: tuple[str, ...], renamed: Mapping[str,
     """The definition, with the additions of releases after 1.8 marked."""
     if not params and not renamed:
         return definition
-    definition.inputs = [replace(s, newer=s.param in params) for s in definition.inputs]
-    definition.outputs = [replace(s, newer=s.param in params) for s in definition.outputs]
+    definition.inputs = [s._replace(newer=s.param in params) for s in definition.inputs]
+    definition.outputs = [s._replace(newer=s.param in params) for s in definition.outputs]
     definition.attrs = {
-        name: replace(s, newer=s.param in params, later=renamed.get(name, "")) for name, s in definition.attrs.items()
+        name: s._replace(newer=s.param in params, later=renamed.get(name, "")) for name, s in definition.attrs.items()
     }
     return definition
 
@@ -234,7 +233,7 @@ def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> 
     """The slot of one parameter of a gradient rule: a forward input, a forward output, or ``d_<output>``."""
     base = forward.slot_of(param.name)
     if param.name in slots:
-        return replace(input_slot(param, slots[param.name]), newer=base is not None and base.newer)
+        return input_slot(param, slots[param.name])._replace(newer=base is not None and base.newer)
     suffix = ""
     if base is None and param.name.startswith("d_"):
         base = next((s for s in forward.outputs if s.param == param.name[2:]), None)
@@ -246,16 +245,16 @@ def _grad_param_slot(forward: OpDef, param: Param, slots: Mapping[str, str]) -> 
         )
     read = input_slot(param, base.name + suffix)
     dispensable = read.dispensable or base.dispensable
-    return replace(read, duplicable=base.duplicable, dispensable=dispensable, newer=base.newer)
+    return read._replace(duplicable=base.duplicable, dispensable=dispensable, newer=base.newer)
 
 
 def _grad_attrs(forward: OpDef, keyword: list[Param]) -> dict[str, AttrSpec]:
     """A grad op inherits all attributes of its forward op; the rule names those it reads."""
-    attrs = {name: replace(spec, param="") for name, spec in forward.attrs.items()}
+    attrs = {name: spec._replace(param="") for name, spec in forward.attrs.items()}
     for param in keyword:
         name = param.name.rstrip("_")
         if name in attrs and param.annotation is EMPTY:
-            attrs[name] = replace(attrs[name], param=param.name)
+            attrs[name] = attrs[name]._replace(param=param.name)
         else:
             attrs[name] = attr_spec(param, f"gradient of {forward.type}")
     return attrs
@@ -293,7 +292,7 @@ def _grad_def(
         forward=forward,
     )
     own = words(newer)
-    definition.inputs = [replace(s, newer=True, dispensable=True) if s.param in own else s for s in definition.inputs]
+    definition.inputs = [s._replace(newer=True, dispensable=True) if s.param in own else s for s in definition.inputs]
     definition.lod = dict(lod) if lod is not None else grad_lod_map(definition)
     definition.updates = tuple(s.name for s in definition.inputs if s.param in words(updates))
     definition.continues = words(continues)
@@ -325,7 +324,7 @@ def _grad_grad_def(
         raise RegistryError(f"gradient of {grad_op.type}: cannot tell the slot of parameter {param!r}")
 
     inputs = [input_slot(p, slot_name(p.name)) for p in positional]
-    outputs = [replace(s, dispensable=True) for s in parse_outputs(out, {})]
+    outputs = [s._replace(dispensable=True) for s in parse_outputs(out, {})]
     definition = Rule(
         type or grad_op.type + "_grad",
         fn,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -78,7 +77,7 @@ def checked_slot(definition: OpDef, param: Param) -> Slot:
     if found is None:
         known = [s.param for s in definition.inputs]
         raise RegistryError(f"check of {definition.type}: {param.name!r} is none of the op's inputs, which are {known}")
-    return replace(found, wants=_wants(_inner(param.annotation)))
+    return found._replace(wants=_wants(_inner(param.annotation)))
 
 
 def attr_spec(param: Param, where: str) -> AttrSpec:
