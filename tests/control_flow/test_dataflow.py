@@ -207,7 +207,7 @@ def _doubled(x):
 def odd_ops() -> Iterator[None]:
     """``run_both`` runs the blocks of a BLOCKS attribute; ``doubled``: Out = X + 1, and X becomes 2 X."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "_REGISTRY", dict(table._REGISTRY))
+        patch.setattr(table, "_REGISTRY", {name: table.get_op(name) for name in table.registered_ops()})
         op("run_both", out="Out*", kind="block")(_run_both)
         op("doubled")(_doubled).updates = ("X",)
         yield

@@ -72,7 +72,9 @@ def python(page: str) -> list[str]:
 
 
 def test_the_op_of_the_contributors_page(monkeypatch):
-    monkeypatch.setattr(table, "_REGISTRY", {n: o for n, o in table._REGISTRY.items() if "softshrink" not in n})
+    monkeypatch.setattr(
+        table, "_REGISTRY", {n: table.get_op(n) for n in table.registered_ops() if "softshrink" not in n}
+    )
     names: dict[str, Any] = {"op": lowering.op, "WISE": lowering.WISE, "jnp": jnp}
     (block,) = python("CONTRIBUTING.md")
     exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)

@@ -1,0 +1,238 @@
+"""The file of each op. Written by ``python -m tools.homes``; not edited by hand."""
+
+# A file, and ops that are in it.
+_LINES = """
+detection.anchors retinanet_target_assign rpn_target_assign
+detection.boxes box_clip box_coder box_decoder_and_assign iou_similarity polygon_box_transform
+detection.fpn collect_fpn_proposals distribute_fpn_proposals
+detection.labels generate_proposal_labels
+detection.map detection_map
+detection.masks generate_mask_labels
+detection.match bipartite_match mine_hard_examples target_assign
+detection.nms locality_aware_nms matrix_nms multiclass_nms multiclass_nms2
+detection.nms_v3 multiclass_nms3 nms
+detection.priors anchor_generator density_prior_box prior_box
+detection.proposals generate_proposals generate_proposals_v2
+detection.retinanet retinanet_detection_output
+detection.roi_perspective roi_perspective_transform roi_perspective_transform_grad
+detection.roi_pooling prroi_pool prroi_pool_grad psroi_pool psroi_pool_grad roi_align roi_align_grad
+detection.roi_pooling roi_pool roi_pool_grad
+detection.yolo yolo_box yolov3_loss yolov3_loss_grad
+distributed.collective allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod
+distributed.collective c_allreduce_sum c_broadcast c_concat c_embedding c_embedding_grad c_identity
+distributed.collective c_reducescatter c_split c_sync_calc_stream c_sync_comm_stream mp_allreduce_sum
+distributed.communicators c_comm_init c_comm_init_all c_gen_nccl_id gen_nccl_id
+distributed.parts fake_init merge_ids ref_by_trainer_id split_byref split_ids split_selected_rows
+distributed.rpc checkpoint_notify fetch_barrier fl_listen_and_serv listen_and_serv prefetch recv
+distributed.rpc recv_save send send_barrier
+distributed.shares columns_to_rows device_share device_shares lookup_in_share lookup_in_share_grad
+distributed.shares rows_to_columns sum_over_devices sum_to_shares
+distributed.tables distributed_lookup_table lookup_sparse_table
+flow.arrays lod_array_length read_from_array tensor_array_to_tensor
+flow.arrays tensor_array_to_tensor_grad write_to_array
+flow.beam_search beam_search
+flow.beam_search_decode beam_search_decode
+flow.blocks conditional_block conditional_block_grad conditional_block_infer recurrent
+flow.blocks recurrent_grad rnn_memory_helper rnn_memory_helper_grad select_input
+flow.blocks select_output while while_grad
+flow.rank_table array_to_lod_tensor lod_rank_table lod_tensor_to_array max_sequence_len
+flow.rank_table merge_lod_tensor merge_lod_tensor_infer reorder_lod_tensor_by_rank
+flow.rank_table reorder_lod_tensor_by_rank_grad shrink_rnn_memory shrink_rnn_memory_grad
+flow.rank_table split_lod_tensor
+fused.dense fc fused_elemwise_activation fused_elemwise_activation_grad
+fused.dense fusion_repeated_fc_relu fusion_squared_mat_sub
+fused.recurrent attention_lstm fused_embedding_fc_lstm fusion_gru fusion_lstm
+fused.sequence fused_embedding_seq_pool fused_embedding_seq_pool_grad
+fused.sequence fusion_seqconv_eltadd_relu fusion_seqexpand_concat_fc fusion_seqpool_concat
+fused.sequence fusion_seqpool_cvm_concat
+host.asserting assert
+host.files load load_combine save save_combine
+host.printing print
+host.py_func py_func
+host.py_layer py_layer py_layer_grad
+host.readers create_double_buffer_reader create_py_reader feed fetch read
+loss.crf crf_decoding linear_chain_crf linear_chain_crf_grad
+loss.cross_entropy cross_entropy cross_entropy2 cross_entropy_grad cross_entropy_grad2
+loss.cross_entropy softmax_with_cross_entropy softmax_with_cross_entropy_grad
+loss.ctc ctc_align warpctc warpctc_grad
+loss.hsigmoid hierarchical_sigmoid hierarchical_sigmoid_grad
+loss.metrics accuracy auc mean_iou positive_negative_pair precision_recall
+loss.pointwise bce_loss bce_loss_grad center_loss center_loss_grad hinge_loss hinge_loss_grad
+loss.pointwise huber_loss huber_loss_grad kldiv_loss kldiv_loss_grad label_smooth
+loss.pointwise label_smooth_grad log_loss log_loss_grad modified_huber_loss
+loss.pointwise modified_huber_loss_grad nll_loss nll_loss_grad
+loss.pointwise sigmoid_cross_entropy_with_logits sigmoid_cross_entropy_with_logits_grad
+loss.pointwise sigmoid_focal_loss sigmoid_focal_loss_grad smooth_l1_loss smooth_l1_loss_grad
+loss.pointwise squared_l2_distance squared_l2_distance_grad teacher_student_sigmoid_loss
+loss.pointwise teacher_student_sigmoid_loss_grad
+loss.ranking bpr_loss bpr_loss_grad margin_rank_loss margin_rank_loss_grad rank_loss
+loss.ranking rank_loss_grad
+loss.sampled nce nce_grad sample_logits sample_logits_grad
+loss.transducer warprnnt warprnnt_grad
+loss.viterbi viterbi_decode
+math.arithmetic allclose clip clip_grad cumsum cumsum_grad dist dist_grad increment isfinite
+math.arithmetic isinf isnan minus scale sum
+math.binary_v2 atan2 atan2_grad bitwise_and bitwise_not bitwise_or bitwise_xor einsum
+math.binary_v2 einsum_grad elementwise_fmax elementwise_fmax_grad elementwise_fmin
+math.binary_v2 elementwise_fmin_grad elementwise_heaviside equal_all isclose lerp lerp_grad
+math.binary_v2 nextafter
+math.clip_by_norm clip_by_norm
+math.compare equal equal_reduce greater_equal greater_than is_empty less_equal less_than
+math.compare logical_and logical_not logical_or logical_xor not_equal
+math.complex angle angle_grad as_complex as_real complex conj imag real
+math.elementwise elementwise_add elementwise_add_grad elementwise_add_grad_grad elementwise_div
+math.elementwise elementwise_div_grad elementwise_div_grad_grad elementwise_floordiv
+math.elementwise elementwise_max elementwise_max_grad elementwise_min elementwise_min_grad
+math.elementwise elementwise_mod elementwise_mul elementwise_mul_grad elementwise_mul_grad_grad
+math.elementwise elementwise_pow elementwise_pow_grad elementwise_sub elementwise_sub_grad
+math.elementwise elementwise_sub_grad_grad
+math.linalg cholesky cholesky_grad cholesky_solve cholesky_solve_grad determinant
+math.linalg determinant_grad eig eigh eigvals eigvalsh inverse inverse_grad lstsq lu
+math.linalg lu_unpack matrix_power matrix_power_grad matrix_rank qr slogdeterminant solve
+math.linalg solve_grad svd triangular_solve triangular_solve_grad
+math.matmul addmm addmm_grad bilinear_tensor_product bilinear_tensor_product_grad bmm
+math.matmul bmm_grad conv_shift conv_shift_grad cos_sim cos_sim_grad cross cross_grad dot
+math.matmul dot_grad kron kron_grad matmul matmul_grad mul mul_grad mul_grad_grad trace
+math.matmul trace_grad
+math.matmul_v2 matmul_v2 matmul_v2_grad multi_dot multi_dot_grad mv mv_grad
+math.norms arg_max arg_min frobenius_norm frobenius_norm_grad l1_norm l1_norm_grad norm
+math.norms norm_grad p_norm p_norm_grad squared_l2_norm squared_l2_norm_grad
+math.reduction mean mean_grad reduce_all reduce_any reduce_max reduce_max_grad reduce_mean
+math.reduction reduce_mean_grad reduce_min reduce_min_grad reduce_prod reduce_prod_grad
+math.reduction reduce_sum reduce_sum_grad
+math.reduction_v2 cumprod cumprod_grad identity_loss identity_loss_grad log_softmax
+math.reduction_v2 log_softmax_grad logcumsumexp logcumsumexp_grad logsumexp logsumexp_grad
+math.reduction_v2 reduce_amax reduce_amax_grad reduce_amin reduce_amin_grad
+math.spectral fft_c2c fft_c2r fft_r2c frame frame_grad overlap_add overlap_add_grad stft
+math.unary abs abs_grad acos acos_grad asin asin_grad atan atan_grad ceil ceil_grad cos
+math.unary cos_grad erf erf_grad exp exp_grad floor floor_grad log log1p log1p_grad
+math.unary log_grad pow pow_grad reciprocal reciprocal_grad round round_grad rsqrt
+math.unary rsqrt_grad sign sin sin_grad sqrt sqrt_grad sqrt_grad_grad square square_grad
+math.unary square_grad_grad
+math.unary_v2 acosh acosh_grad asinh asinh_grad atanh atanh_grad celu celu_grad cosh cosh_grad
+math.unary_v2 digamma digamma_grad erfinv erfinv_grad expm1 expm1_grad i0 i0_grad i0e i0e_grad
+math.unary_v2 i1 i1_grad i1e i1e_grad isfinite_v2 isinf_v2 isnan_v2 lgamma lgamma_grad log10
+math.unary_v2 log10_grad log2 log2_grad logit logit_grad polygamma silu silu_grad sinh
+math.unary_v2 sinh_grad tan tan_grad trunc trunc_grad
+nn.activation brelu brelu_grad elu elu_grad elu_grad_grad gelu gelu_grad hard_shrink
+nn.activation hard_shrink_grad hard_sigmoid hard_sigmoid_grad hard_swish hard_swish_grad
+nn.activation leaky_relu leaky_relu_grad leaky_relu_grad_grad logsigmoid logsigmoid_grad
+nn.activation maxout maxout_grad mish mish_grad prelu prelu_grad relu relu6 relu6_grad
+nn.activation relu_grad relu_grad_grad selu selu_grad sigmoid sigmoid_grad soft_relu
+nn.activation soft_relu_grad softmax softmax_grad softplus softplus_grad softshrink
+nn.activation softshrink_grad softsign softsign_grad stanh stanh_grad swish swish_grad tanh
+nn.activation tanh_grad tanh_shrink tanh_shrink_grad thresholded_relu thresholded_relu_grad
+nn.attention_v2 flash_attn fused_softmax_mask fused_softmax_mask_grad
+nn.attention_v2 fused_softmax_mask_upper_triangle fused_softmax_mask_upper_triangle_grad
+nn.batch_norm batch_norm batch_norm_grad inplace_abn inplace_abn_grad
+nn.conv conv2d conv2d_grad conv2d_grad_grad conv3d conv3d_grad conv3d_grad_grad
+nn.conv depthwise_conv2d depthwise_conv2d_grad
+nn.conv_transpose conv2d_transpose conv2d_transpose_grad conv3d_transpose conv3d_transpose_grad
+nn.conv_transpose depthwise_conv2d_transpose depthwise_conv2d_transpose_grad
+nn.data_norm data_norm data_norm_grad
+nn.dropout dropout dropout_grad dropout_nd dropout_nd_grad
+nn.embedding lookup_table lookup_table_dequant lookup_table_grad lookup_table_v2
+nn.embedding lookup_table_v2_grad
+nn.images_v2 channel_shuffle channel_shuffle_grad fold fold_grad pad3d pad3d_grad
+nn.images_v2 pixel_unshuffle pixel_unshuffle_grad
+nn.interpolate bicubic_interp bicubic_interp_grad bilinear_interp bilinear_interp_grad
+nn.interpolate nearest_interp nearest_interp_grad trilinear_interp trilinear_interp_grad
+nn.interpolate_v2 bicubic_interp_v2 bicubic_interp_v2_grad bilinear_interp_v2
+nn.interpolate_v2 bilinear_interp_v2_grad linear_interp_v2 linear_interp_v2_grad nearest_interp_v2
+nn.interpolate_v2 nearest_interp_v2_grad trilinear_interp_v2 trilinear_interp_v2_grad
+nn.norm affine_channel affine_channel_grad group_norm group_norm_grad instance_norm
+nn.norm instance_norm_grad instance_norm_grad_grad layer_norm layer_norm_grad lrn
+nn.norm lrn_grad spectral_norm spectral_norm_grad
+nn.pool max_pool2d_with_index max_pool2d_with_index_grad max_pool3d_with_index
+nn.pool max_pool3d_with_index_grad pool2d pool2d_grad pool3d pool3d_grad spp spp_grad
+nn.pool unpool unpool3d unpool3d_grad unpool_grad
+nn.quantization dequantize_abs_max dequantize_linear dequantize_log
+nn.quantization fake_channel_wise_dequantize_max_abs fake_channel_wise_quantize_abs_max
+nn.quantization fake_channel_wise_quantize_dequantize_abs_max
+nn.quantization fake_channel_wise_quantize_dequantize_abs_max_grad fake_dequantize_max_abs
+nn.quantization fake_quantize_abs_max fake_quantize_dequantize_abs_max
+nn.quantization fake_quantize_dequantize_abs_max_grad
+nn.quantization fake_quantize_dequantize_moving_average_abs_max
+nn.quantization fake_quantize_moving_average_abs_max fake_quantize_range_abs_max
+nn.quantization moving_average_abs_max_scale quantize_linear
+nn.sampling affine_grid affine_grid_grad deformable_conv deformable_conv_grad
+nn.sampling deformable_conv_v1 deformable_conv_v1_grad deformable_psroi_pooling
+nn.sampling deformable_psroi_pooling_grad grid_sampler grid_sampler_grad
+nn.similarity_focus similarity_focus
+nn.tree_conv tree_conv tree_conv_grad
+nn.vision pixel_shuffle pixel_shuffle_grad shuffle_channel shuffle_channel_grad
+nn.vision space_to_depth space_to_depth_grad temporal_shift temporal_shift_grad unfold
+nn.vision unfold_grad
+optimizer.adam adam adamax adamw lamb merged_adam
+optimizer.adaptive adadelta adagrad decayed_adagrad ftrl rmsprop
+optimizer.average average_accumulates
+optimizer.momentum dpsgd lars_momentum merged_momentum momentum proximal_adagrad proximal_gd sgd
+optimizer.scaling check_finite_and_unscale update_loss_scaling
+recommend.ctr cvm cvm_grad fsp fsp_grad rank_attention rank_attention_grad
+recommend.hashing hash
+recommend.pyramid_hash pyramid_hash pyramid_hash_grad
+recommend.tdm tdm_child tdm_sampler
+recurrent.cudnn cudnn_lstm cudnn_lstm_grad
+recurrent.gru gru gru_grad gru_unit gru_unit_grad
+recurrent.lstm lstm lstm_grad
+recurrent.lstmp lstm_unit lstm_unit_grad lstmp lstmp_grad
+recurrent.rnn rnn rnn_grad
+sequence.conv add_position_encoding add_position_encoding_grad im2sequence im2sequence_grad
+sequence.conv row_conv row_conv_grad sequence_conv sequence_conv_grad
+sequence.expand sequence_concat sequence_concat_grad sequence_expand sequence_expand_as
+sequence.expand sequence_expand_as_grad sequence_expand_grad sequence_reshape
+sequence.expand sequence_reshape_grad sequence_reverse sequence_scatter sequence_scatter_grad
+sequence.filter filter_by_instag filter_by_instag_grad
+sequence.match match_matrix_tensor match_matrix_tensor_grad sequence_topk_avg_pooling
+sequence.match sequence_topk_avg_pooling_grad var_conv_2d var_conv_2d_grad
+sequence.metrics chunk_eval edit_distance
+sequence.pad sequence_mask sequence_pad sequence_pad_grad sequence_unpad sequence_unpad_grad
+sequence.pool sequence_pool sequence_pool_grad sequence_softmax sequence_softmax_grad
+sequence.slice lod_reset lod_reset_grad sequence_enumerate sequence_erase sequence_slice
+sequence.slice sequence_slice_grad
+tensor.carried depend empty fill_any fill_any_grad full_int_array memcpy memcpy_d2h memcpy_h2d
+tensor.carried npu_identity npu_identity_grad share_buffer share_data share_data_grad
+tensor.cast assign cast
+tensor.coalesce coalesce_tensor
+tensor.creation assign_value diag diag_embed eye fill fill_any_like fill_constant
+tensor.creation fill_constant_batch_size_like fill_zeros_like fill_zeros_like2 linspace logspace
+tensor.creation meshgrid meshgrid_grad one_hot one_hot_v2 range shape size tril_triu
+tensor.creation tril_triu_grad
+tensor.diagonals diag_v2 diag_v2_grad diagonal diagonal_grad fill_diagonal fill_diagonal_grad
+tensor.diagonals fill_diagonal_tensor fill_diagonal_tensor_grad tril_indices triu_indices
+tensor.indexing gather gather_grad gather_nd gather_nd_grad gather_tree index_sample
+tensor.indexing index_sample_grad index_select index_select_grad multiplex multiplex_grad
+tensor.indexing scatter scatter_grad scatter_nd_add scatter_nd_add_grad shard_index where
+tensor.indexing where_grad
+tensor.indexing_v2 index_add index_add_grad index_put index_put_grad masked_select
+tensor.indexing_v2 masked_select_grad put_along_axis put_along_axis_grad repeat_interleave
+tensor.indexing_v2 repeat_interleave_grad take_along_axis take_along_axis_grad
+tensor.manipulation concat concat_grad flip partial_concat partial_concat_grad partial_sum
+tensor.manipulation partial_sum_grad reverse roll roll_grad split stack stack_grad unbind unstack
+tensor.manipulation unstack_grad
+tensor.messages graph_send_recv graph_send_recv_grad graph_send_ue_recv graph_send_ue_recv_grad
+tensor.messages graph_send_uv graph_send_uv_grad segment_pool segment_pool_grad
+tensor.padding pad pad2d pad2d_grad pad_constant_like pad_constant_like_grad pad_grad
+tensor.places get_places
+tensor.random bernoulli dirichlet exponential gaussian_inplace gaussian_random
+tensor.random gaussian_random_batch_size_like gumbel_softmax gumbel_softmax_grad multinomial
+tensor.random poisson randint random_crop randperm rrelu rrelu_grad sampling_id seed
+tensor.random shuffle_batch shuffle_batch_grad truncated_gaussian_random uniform_random
+tensor.random uniform_random_batch_size_like uniform_random_inplace
+tensor.search argsort argsort_grad top_k top_k_grad unique unique_with_counts where_index
+tensor.search_v2 bincount cummax cummin histogram kthvalue kthvalue_grad mode mode_grad nanmedian
+tensor.search_v2 renorm searchsorted top_k_v2 top_k_v2_grad unique_consecutive
+tensor.selected_rows get_tensor_from_selected_rows merge_selected_rows
+tensor.set_value set_value set_value_grad
+tensor.shape expand expand_as expand_as_grad expand_grad flatten flatten2 flatten2_grad
+tensor.shape flatten_grad reshape reshape2 reshape2_grad reshape2_grad_grad reshape_grad
+tensor.shape squeeze squeeze2 squeeze2_grad squeeze_grad transpose transpose2 transpose2_grad
+tensor.shape transpose_grad unsqueeze unsqueeze2 unsqueeze2_grad unsqueeze_grad
+tensor.shape_v2 broadcast_tensors broadcast_tensors_grad expand_as_v2 expand_as_v2_grad
+tensor.shape_v2 expand_v2 expand_v2_grad flatten_contiguous_range flatten_contiguous_range_grad
+tensor.shape_v2 tile tile_grad
+tensor.slicing crop crop_grad crop_tensor crop_tensor_grad slice slice_grad strided_slice
+tensor.slicing strided_slice_grad
+"""
+
+HOMES = {type: file for file, *types in map(str.split, _LINES.split("\n")[1:-1]) for type in types}
