@@ -266,6 +266,16 @@ class Meta:
     longest: tuple[int, ...] = ()
     tight: bool = False
 
+    @property
+    def capacity(self) -> int:
+        """The static number of rows, padding included."""
+        return self.shape[0]
+
+    @property
+    def padded(self) -> bool:
+        """Whether rows may be padding."""
+        return self.nrows is not None
+
     def like(self, data: Array) -> Any:
         """``data`` with the rows and the LoD of the value, if it has any."""
         if not self.lod and self.nrows is None:

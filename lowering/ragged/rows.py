@@ -16,13 +16,13 @@ import numpy as np
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete
 from lowering.program import GRAD, OpSpec
-from lowering.values import Array, LoDArray, concrete, fill_padding, is_concrete
+from lowering.values import Array, LoDArray, Meta, concrete, fill_padding, is_concrete
 
 # Comparing every row with every offset is fastest up to this many pairs; a binary search above it.
 DENSE_PAIRS = 1 << 24
 
 
-def offsets(x: LoDArray, level: int = -1) -> Array:
+def offsets(x: LoDArray | Meta, level: int = -1) -> Array:
     """The int32 offsets of one LoD level (default the finest); ValueError if ``x`` has none."""
     if not x.lod:
         raise ValueError(
@@ -137,6 +137,8 @@ def without_lod(x: LoDArray) -> LoDArray:
 
 def row_gradient(x: Any, data: Array) -> Any:
     """The gradient of ``x``: its rows, zero on padding; a plain array stays one."""
+    if isinstance(x, Meta):
+        return x.like(fill_padding(data, x.nrows, backward=True))
     return per_row(x, data, backward=True) if isinstance(x, LoDArray) else data
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from jax import lax
 
 from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, stretch, take
-from lowering.values import Array, LoDArray, is_concrete
+from lowering.values import Array, LoDArray, Meta, is_concrete
 
 # Smaller batches run in one phase, and so do lighter steps, whose narrower windows would cost more than they save. A
 # step's work is taken to be sequences times columns squared, as in a recurrent product.
@@ -120,7 +120,7 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
     return take(table, steps)
 
 
-def pack(x: LoDArray, off: Array, *, reverse: bool = False) -> Packing:
+def pack(x: LoDArray | Meta, off: Array, *, reverse: bool = False) -> Packing:
     """The packed order of the sequences of ``x`` with offsets ``off``; ``reverse`` runs each from its last row."""
     seg, start, end = bounds(off, x.capacity)
     return _pack(lengths(off), seg, start, end, off[-1], reverse)

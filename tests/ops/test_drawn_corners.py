@@ -228,3 +228,27 @@ def test_an_outside_weight_alone_is_not_looked_at():
 def test_an_axis_named_twice_is_reversed_once():
     (found,) = call("reverse", np.arange(6).reshape(2, 3), axis=[0, -1, 1])
     assert found.tolist() == [[5, 4, 3], [2, 1, 0]]
+
+
+def test_the_axes_of_unsqueeze_are_rather_its_attribute():
+    x = np.zeros((2, 3), F)
+    for slots in ((np.array([0], np.int32), None), (None, [np.array([0], np.int32)])):
+        assert rule("unsqueeze2", LoDArray(x), *slots, axes=[2])[0].shape == (2, 3, 1)
+        assert rule("unsqueeze2", LoDArray(x), *slots)[0].shape == (1, 2, 3)
+
+
+def test_masks_of_ragged_lengths_have_no_rows_of_padding():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        x = fluid.data("x", [None, 1], "int64", lod_level=1)
+        mask = fluid.layers.sequence_mask(x, maxlen=3)
+    lengths = fluid.create_lod_tensor(np.array([[1], [3], [0]]), [[2, 1]], fluid.CPUPlace())
+    (found,) = fluid.Executor().run(program, feed={"x": lengths}, fetch_list=[mask])
+    np.testing.assert_array_equal(found[:, 0], [[1, 0, 0], [1, 1, 1], [0, 0, 0]])
+
+
+def test_chunks_of_labels_below_zero_are_divided_as_in_c():
+    """-1 is of kind 0, with a tag that ends chunks."""
+    labels = LoDArray(np.array([[-1], [0], [1], [-1], [2], [-1], [-1], [0]]), (np.array([0, 8]),))
+    *_, inferred, labelled, correct = call("chunk_eval", labels, labels, num_chunk_types=2, chunk_scheme="IOB")
+    assert (inferred, labelled, correct) == (6, 6, 6)

@@ -34,19 +34,19 @@ class Chains(NamedTuple):
         return segment_sum(jnp.where(self.valid, rows, 0), self.p.seg, self.p.n)[:, None]
 
 
-def _chains(emission: LoDArray, length: Array | None) -> Chains:
+def _chains(emission: LoDArray | Meta, rows: Array, length: Array | None) -> Chains:
+    x = rows.reshape(-1, emission.shape[-1])
     if length is None:
         off = offsets(emission)
-        p, x = pack(emission, off), emission.data
+        p = pack(emission, off)
         _, _, end = bounds(off, emission.capacity)
     else:
         p = pack_padded(emission.shape, length)
-        x = emission.data.reshape(-1, emission.shape[-1])
         sizes = jnp.minimum(length.reshape(-1).astype(jnp.int32), emission.shape[1])
         end = p.seg * np.int32(emission.shape[1]) + sizes[p.seg]
-    rows = row_numbers(x.shape[0])
-    valid = rows < end
-    return Chains(p, x, valid, p.first & valid, rows == end - 1)
+    at = row_numbers(x.shape[0])
+    valid = at < end
+    return Chains(p, x, valid, p.first & valid, at == end - 1)
 
 
 def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
@@ -96,7 +96,7 @@ def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     score sums the emission of each tag, the weights between neighbours, and the start and end weights; Z sums exp of
     it over all labellings (forward algorithm, normalised at each step).
     """
-    c = _chains(emission, length)
+    c = _chains(emission, emission.data, length)
     peak = jnp.max(c.x, axis=1, keepdims=True)
     exps, w = jnp.exp(c.x - peak), jnp.exp(transition)
     alpha, norm = _alpha(c, exps, w)
@@ -116,8 +116,8 @@ def _(emission: Meta, label, length=None):
 
 @linear_chain_crf.grad(loops=True)
 def _(
-    emission: LoDArray,
-    transition,
+    emission: Meta,
+    transition: Meta,
     label,
     alpha,
     emission_exps,
@@ -125,7 +125,7 @@ def _(
     d_log_likelihood,
     length=None,
 ):
-    c = _chains(emission, length)
+    c = _chains(emission, emission_exps, length)
     exps, alpha = emission_exps.reshape(c.x.shape), alpha.reshape(c.x.shape)
     weighted = _beta(c, exps, transition_exps)  # beta * exps
     scale = jnp.where(c.valid, take(d_log_likelihood.reshape(-1), c.p.seg), 0)[:, None]
@@ -193,7 +193,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
 @op(out="ViterbiPath", rows=MASKED, lod="emission", diff="", infer=shapes.crf_decoding)
 def crf_decoding(emission: LoDArray, transition, label=None, length=None):
     """The highest-scoring tags (int64); with Label, 1 where they agree with it and 0 elsewhere."""
-    c = _chains(emission, length)
+    c = _chains(emission, emission.data, length)
     path = _best_tags(c, transition)
     if label is not None:
         path = path == _tags(label)

@@ -218,7 +218,7 @@ def _(logits: Meta, label, label_length=None):
 
 
 @warpctc.grad(loops=True)
-def _(logits: LoDArray, warpctc_grad, d_loss, logits_length=None, *, norm_by_times=False):
+def _(logits: Meta, warpctc_grad, d_loss, logits_length=None, *, norm_by_times=False):
     if logits_length is None:
         off = offsets(logits)
         seg, start, end = bounds(off, logits.capacity)

@@ -60,14 +60,14 @@ def _(label, path_table: Meta = None, *, num_classes):
 
 
 @hierarchical_sigmoid.grad
-def _(x, w, label, pre_out, d_out, path_table=None, path_code=None, bias=None, *, num_classes, is_sparse):
+def _(x, w, label, pre_out, d_out, path_table=None, path_code=None, bias: Meta = None, *, num_classes, is_sparse):
     """dz = (1 - exp(-PreOut) - bit) * dOut on the steps of the path; sparse rows are the nodes visited, each once."""
     nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
     dz = jnp.where(valid, 1 - jnp.exp(-pre_out) - bits, 0).astype(x.dtype) * d_out.reshape(-1, 1)
     dx = jnp.einsum("nk,nkd->nd", dz, gather_rows(w, nodes))
     rows = (dz[:, :, None] * x[:, None]).reshape(-1, w.shape[1])
     flat = nodes.reshape(-1).astype(jnp.int64)
-    d_bias = None if bias is None else jnp.zeros_like(bias).at[flat].add(dz.reshape(-1, *[1] * (bias.ndim - 1)))
+    d_bias = None if bias is None else jnp.zeros(bias.shape, bias.dtype).at[flat].add(dz.reshape(-1, *bias.shape[1:]))
     if is_sparse:
         visited = jnp.where(valid.reshape(-1), flat, w.shape[0])
         return dx, merge_rows(SelectedRows(visited, rows, w.shape[0])), d_bias

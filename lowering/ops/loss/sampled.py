@@ -115,7 +115,7 @@ def _(
     sample_logits,
     sample_labels,
     d_cost,
-    bias=None,
+    bias: Meta = None,
     sample_weight=None,
     custom_dist_probs=None,
     custom_dist_alias=None,
@@ -144,7 +144,7 @@ def _table_grad(table, rows, values, is_sparse):
     values = values.reshape(-1, *table.shape[1:])
     if is_sparse:
         return SelectedRows(rows, values, table.shape[0])
-    return jnp.zeros_like(table).at[rows].add(values, mode="drop")
+    return jnp.zeros(table.shape, table.dtype).at[rows].add(values, mode="drop")
 
 
 def _unique_samples(key, count, classes):

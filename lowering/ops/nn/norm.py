@@ -13,6 +13,7 @@ from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo, declared_product
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import WISE, Wise, op
+from lowering.values import Meta
 
 
 def _standardised(x, mean, inv_std, d_y):
@@ -57,7 +58,7 @@ def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_ax
 
 
 @layer_norm.grad
-def _(x, mean, variance, d_y, scale=None, bias=None, *, epsilon, begin_norm_axis):
+def _(x, mean, variance, d_y, scale=None, bias: Meta = None, *, epsilon, begin_norm_axis):
     rows = math.prod(x.shape[:begin_norm_axis])
     flat, d_flat = x.reshape(rows, -1), d_y.reshape(rows, -1)
     mean, inv_std = mean.reshape(-1, 1), lax.rsqrt(variance.reshape(-1, 1) + epsilon)

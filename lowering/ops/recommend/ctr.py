@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 
 from lowering.registry import WISE, op
-from lowering.values import LoDArray
+from lowering.values import Meta
 
 
 @op(out="Y", slots={"cvm_": "CVM"}, diff="x", lod="x")
-def cvm(x, cvm_, *, use_cvm: bool = True):
+def cvm(x, cvm_: Meta, *, use_cvm: bool = True):
     """Y = X with its first columns (show, click) as log(show + 1), log(click + 1) - log(show + 1); or without them."""
     if not use_cvm:
         return x[:, 2:]
@@ -16,7 +16,7 @@ def cvm(x, cvm_, *, use_cvm: bool = True):
 
 
 @cvm.grad(slots={"cvm_": "CVM"}, rows=None)
-def _(x: LoDArray, cvm_, d_y, *, use_cvm):
+def _(x: Meta, cvm_, d_y, *, use_cvm):
     """The first two columns get CVM's values (of the row, or of the row's sequence), not derivatives, as in Fluid."""
     rows = jnp.arange(x.shape[0])
     if x.lod:
@@ -45,7 +45,7 @@ def rank_attention(x, rank_offset, rank_param, *, MaxRank: int = 3):
 
 
 @rank_attention.grad
-def _(x, rank_offset, rank_param, d_out, *, MaxRank):
+def _(x, rank_offset, rank_param: Meta, d_out, *, MaxRank):
     rows, block, _ = _rank_blocks(rank_offset, MaxRank, x, rank_param)
     outer = jnp.einsum("nkd,nc->nkdc", rows, d_out)
     blocks = jnp.zeros((MaxRank * MaxRank, x.shape[1], d_out.shape[1]), d_out.dtype)

@@ -10,7 +10,7 @@ from lowering.ops.recurrent.lstm import initial, packed_value
 from lowering.ragged.rows import offsets
 from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
 from lowering.registry import MASKED, Wise, op
-from lowering.values import Array, LoDArray
+from lowering.values import Array, LoDArray, Meta
 
 
 def split_weight(weight: Array) -> tuple[Array, Array]:
@@ -104,7 +104,7 @@ def gru(
 
 @gru.grad(wrt="input h0 weight bias", loops=True)
 def _(
-    input: LoDArray,
+    input: Meta,
     weight,
     batch_gate,
     batch_reset_hidden_prev,
@@ -112,7 +112,7 @@ def _(
     hidden,
     d_hidden,
     h0=None,
-    bias=None,
+    bias: Meta = None,
     *,
     activation="tanh",
     gate_activation="sigmoid",
@@ -140,7 +140,7 @@ def _(
         jnp.dot(h_prev.T, d_input[:, : 2 * width]), jnp.dot(reset.T, d_input[:, 2 * width :]), weight.shape
     )
     d_bias = None if bias is None else d_input.sum(axis=0).reshape(bias.shape)
-    return input.with_data(d_input), None if h0 is None else p.unsorted(d_h0), d_weight, d_bias
+    return input.like(d_input), None if h0 is None else p.unsorted(d_h0), d_weight, d_bias
 
 
 @op(out="Gate~ ResetHiddenPrev~ Hidden", lod=None, rows=Wise("input hidden_prev"))
@@ -168,7 +168,7 @@ def _(
     gate,
     reset_hidden_prev,
     d_hidden,
-    bias=None,
+    bias: Meta = None,
     *,
     activation=2,
     gate_activation=1,

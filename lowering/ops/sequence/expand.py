@@ -25,18 +25,18 @@ from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta, concrete, fill_padding
 
 
-def _level(y: LoDArray, ref_level: int) -> int:
+def _level(y: Meta, ref_level: int) -> int:
     if not -1 <= ref_level < max(len(y.lod), 1):
         raise ValueError(f"ref_level {ref_level} is no level of Y, whose LoD has {len(y.lod)}; pass -1 or less")
     return ref_level if ref_level >= 0 else len(y.lod) - 1
 
 
-def _expanded_rows(y: LoDArray, level: int) -> int:
+def _expanded_rows(y: Meta, level: int) -> int:
     """The static number of rows (or sequences of the next level) that a level of ``y`` spans."""
     return y.capacity if level == len(y.lod) - 1 else y.lod[level + 1].shape[0] - 1
 
 
-def _repeat_rows(x: Array, y: LoDArray, level: int) -> LoDArray:
+def _repeat_rows(x: Array, y: Meta, level: int) -> LoDArray:
     """Row i of ``x`` once for each entry of sequence i of ``y``."""
     off = offsets(y, level)
     out = take(x, segments(off, row_numbers(_expanded_rows(y, level))))
@@ -44,7 +44,7 @@ def _repeat_rows(x: Array, y: LoDArray, level: int) -> LoDArray:
     return LoDArray(fill_padding(out, nrows, backward=False), (), nrows)
 
 
-def _repeated_sequences(x: LoDArray, y: LoDArray, level: int) -> tuple[np.ndarray, np.ndarray]:
+def _repeated_sequences(x: LoDArray | Meta, y: Meta, level: int) -> tuple[np.ndarray, np.ndarray]:
     """(source row of each output row, output offsets) where whole sequences of ``x`` are repeated."""
     off = concrete(offsets(x), "the LoD of sequence_expand's X")
     times = np.diff(concrete(offsets(y, level), "the LoD of sequence_expand's Y"))
@@ -56,7 +56,7 @@ def _repeated_sequences(x: LoDArray, y: LoDArray, level: int) -> tuple[np.ndarra
 
 
 @op(rows=MASKED, diff="x", infer=shapes.sequence_expand)
-def sequence_expand(x: LoDArray, y: LoDArray, *, ref_level: int = -1):
+def sequence_expand(x: LoDArray, y: Meta, *, ref_level: int = -1):
     """Repeat sequence i of X (row i, without LoD) as often as sequence i of Y's ``ref_level`` has entries.
 
     Repetitions of sequences are separate sequences. ``ref_level`` -1 is Y's finest level.
@@ -71,11 +71,11 @@ def sequence_expand(x: LoDArray, y: LoDArray, *, ref_level: int = -1):
 
 
 @sequence_expand.grad
-def _(x: LoDArray, y: LoDArray, d_out, *, ref_level=-1):
+def _(x: Meta, y: Meta, d_out, *, ref_level=-1):
     level = _level(y, ref_level)
     off = offsets(y, level)
     if off.shape[0] <= 1:
-        return x.with_data(d_out)
+        return x.like(d_out)
     if x.lod:
         rows, _ = _repeated_sequences(x, y, level)
         sums = jnp.zeros(x.shape, d_out.dtype).at[rows].add(d_out[: len(rows)], mode="drop")
@@ -85,19 +85,19 @@ def _(x: LoDArray, y: LoDArray, d_out, *, ref_level=-1):
 
 
 @op(rows=MASKED, lod="y", diff="x", infer=shapes.sequence_expand_as)
-def sequence_expand_as(x, y: LoDArray):
+def sequence_expand_as(x, y: Meta):
     """Repeat row i of X as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
     return LoDArray(repeated.data, y.lod, repeated.nrows, y.nseq, y.longest)
 
 
 @sequence_expand_as.grad
-def _(x: LoDArray, y: LoDArray, d_out):
+def _(x: Meta, y: Meta, d_out):
     seg = segments(offsets(y, 0), row_numbers(d_out.shape[0]))
     return row_gradient(x, segment_sum(d_out, seg, x.capacity))
 
 
-def _joined(xs: list[LoDArray]) -> tuple[Array, list[Array]]:
+def _joined(xs: list[LoDArray] | list[Meta]) -> tuple[Array, list[Array]]:
     """(offsets of the joined sequences, for each input the output row of each of its rows)."""
     offs = [offsets(x) for x in xs]
     if len({off.shape for off in offs}) > 1:
@@ -130,7 +130,7 @@ def sequence_concat(x: list[LoDArray]):
 
 
 @sequence_concat.grad
-def _(x: list[LoDArray], d_out):
+def _(x: list[Meta], d_out):
     _, targets = _joined(x)
     return [row_gradient(v, take(d_out, target)) for v, target in zip(x, targets, strict=True)]
 
@@ -192,9 +192,9 @@ def _(x: Meta, ids: LoDArray):
 
 
 @sequence_scatter.grad
-def _(ids: LoDArray, updates: LoDArray, d_out):
+def _(ids: LoDArray, updates: Meta, d_out):
     seg = segments(offsets(ids), row_numbers(ids.capacity))
     picked = d_out[jnp.minimum(seg, d_out.shape[0] - 1), ids.data.reshape(-1)]
-    valid = expand_dims(seg < offsets(ids).shape[0] - 1, updates.data.ndim)
+    valid = expand_dims(seg < offsets(ids).shape[0] - 1, len(updates.shape))
     grad = jnp.where(valid, picked.reshape(updates.shape), 0)
     return d_out, row_gradient(updates, grad)

@@ -105,15 +105,19 @@ class Chunks(NamedTuple):
 
 def _chunks(labels: Array, first: Array, last: Array, valid: Array, scheme: str, types: int) -> Chunks:
     count, tags = _SCHEMES[scheme]
-    tag = jnp.where(valid, labels % count, -1)
-    kind = jnp.where(valid, labels // count, types).astype(jnp.int32)
+    size = labels.dtype.type(count)  # negative labels: divided towards zero, as in C
+    tag = jnp.where(valid, lax.rem(labels, size), -1)
+    kind = jnp.where(valid, lax.div(labels, size), types).astype(jnp.int32)
     before = (_earlier(tag, first, -1), _earlier(kind, first, types))
     begins = _begins(*before, tag, kind, tags, types)
     ends_before = _ends(*before, tag, kind, tags, types)
     ends = jnp.concatenate([ends_before[1:], jnp.zeros(1, bool)]) & ~last
     ends = (ends | last) & (kind != types) & valid
-    rows = jnp.where(begins, jnp.arange(labels.shape[0], dtype=jnp.int32), -1)
-    return Chunks(ends, lax.cummax(rows), kind)
+    rows = jnp.arange(labels.shape[0], dtype=jnp.int32)
+    begin = lax.cummax(jnp.where(begins, rows, -1))
+    ended = lax.cummax(jnp.where(ends, rows, -1))
+    open_ = begin > jnp.concatenate([jnp.full(1, -1, jnp.int32), ended[:-1]])
+    return Chunks(ends & open_, begin, kind)
 
 
 def _earlier(x: Array, first: Array, start: int) -> Array:
@@ -122,8 +126,8 @@ def _earlier(x: Array, first: Array, start: int) -> Array:
 
 def _begins(tag0: Array, kind0: Array, tag: Array, kind: Array, tags: Tags, other: int) -> Array:
     after_close = (tag0 == tags.end) | (tag0 == tags.single)
-    by_tag = (tag == tags.begin) | (tag == tags.single)
-    by_tag = by_tag | (((tag == tags.inside) | (tag == tags.end)) & after_close)
+    within = (tag == tags.inside) | (tag == tags.end)
+    by_tag = (tag == tags.begin) | jnp.where(within, after_close, tag == tags.single)
     if tags.begin < 0 and tags.end < 0:
         by_tag = jnp.zeros(tag.shape, bool)
     return (kind != other) & ((kind0 == other) | (kind != kind0) | by_tag)

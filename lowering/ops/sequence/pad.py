@@ -22,8 +22,8 @@ from lowering.ragged.rows import (
     static_longest,
     take,
 )
-from lowering.registry import MASKED, op
-from lowering.values import Array, Axis, LoDArray, Wide, concrete, is_concrete
+from lowering.registry import MASKED, WISE, op
+from lowering.values import Array, Axis, LoDArray, Meta, Wide, concrete, is_concrete
 
 
 def padded_rows(x: Array, off: Array, width: int, fill: Array) -> Array:
@@ -79,7 +79,7 @@ def _(x: LoDArray, *, padded_length):
 
 
 @sequence_pad.grad
-def _(x: LoDArray, d_out):
+def _(x: Meta, d_out):
     return row_gradient(x, unpadded_rows(d_out, offsets(x), x.capacity))
 
 
@@ -94,12 +94,12 @@ def sequence_unpad(x: LoDArray, length):
 
 
 @sequence_unpad.grad
-def _(x, d_out: LoDArray):
+def _(x: Meta, d_out: LoDArray):
     zero = jnp.zeros((), d_out.dtype)
     return padded_rows(d_out.data, offsets(d_out), x.shape[1], zero).reshape(x.shape)
 
 
-@op(out="Y", rows=MASKED, lod=None, diff="", infer=shapes.sequence_mask)
+@op(out="Y", rows=WISE, lod=None, diff="", infer=shapes.sequence_mask)
 def sequence_mask(x, max_len_tensor=None, *, maxlen: int = -1, out_dtype: int):
     """Y[..., j] = 1 where j < X[...], else 0, for j below ``maxlen`` (default the largest X)."""
     if max_len_tensor is not None:

@@ -24,7 +24,7 @@ from lowering.ragged.rows import (
     without_lod,
 )
 from lowering.registry import MASKED, op
-from lowering.values import Array, LoDArray
+from lowering.values import Array, LoDArray, Meta
 
 
 def _weights(pooltype: str, off: Array, dtype: np.dtype) -> Array | None:
@@ -81,7 +81,7 @@ def sequence_pool(x: LoDArray, *, is_test: bool = False, pooltype: str = "AVERAG
 
 
 @sequence_pool.grad
-def _(x: LoDArray, d_out, max_index=None, *, pooltype="AVERAGE"):
+def _(x: Meta, d_out, max_index=None, *, pooltype="AVERAGE"):
     off = offsets(x)
     rows = row_numbers(x.capacity)
     seg, start, end = bounds(off, x.capacity)
@@ -119,7 +119,7 @@ def sequence_softmax(x: LoDArray, *, data_format: str = "AnyLayout"):
 
 
 @sequence_softmax.grad
-def _(x: LoDArray, out, d_out):
+def _(x: Meta, out, d_out):
     off = offsets(x)
     seg = segments(off, row_numbers(x.capacity))
     inner = segment_sum(out * d_out, seg, off.shape[0] - 1)

@@ -21,7 +21,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import MASKED, op
-from lowering.values import Array, LoDArray
+from lowering.values import Array, LoDArray, Meta
 
 
 @op(rows=MASKED, lod=None, diff="x", infer=sequence_infer.like("X", level=0))
@@ -42,7 +42,7 @@ def _(x: LoDArray, offset, length):
 
 
 @sequence_slice.grad
-def _(x: LoDArray, offset, length, d_out):
+def _(x: Meta, offset, length, d_out):
     cut = offsets_of(length.reshape(-1)).astype(np.int32)
     seg, start, _ = bounds(offsets(x), x.capacity)
     local = row_numbers(x.capacity) - start - take(offset.reshape(-1).astype(np.int32), seg)
@@ -101,5 +101,5 @@ def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], ap
 
 
 @lod_reset.grad
-def _(x: LoDArray, d_out):
+def _(x: Meta, d_out):
     return row_gradient(x, d_out.reshape(x.shape))

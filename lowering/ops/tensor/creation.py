@@ -75,7 +75,7 @@ def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):
 
 @op(vendor="force_cpu", rows=MASKED, lod=None, diff="")
 def fill_constant_batch_size_like(
-    input: LoDArray,
+    input: Meta,
     *,
     shape: list[int],
     input_dim_idx: int = 0,

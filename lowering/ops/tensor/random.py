@@ -16,7 +16,7 @@ from lowering.ops.tensor.creation import infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import MASKED, WISE, Longs, Sizes, op
-from lowering.values import LoDArray
+from lowering.values import LoDArray, Meta
 
 
 def _with_diagonal(out, diag_num: int, diag_step: int, diag_val: float):
@@ -104,7 +104,7 @@ def randperm(*, key, n: int, dtype: int = 3, seed: int = 0):
     return random_bits.permutation(key, n).astype(to_numpy(dtype))
 
 
-def _batch_like(input: LoDArray, draw, shape, input_dim_idx: int, output_dim_idx: int):
+def _batch_like(input: Meta, draw, shape, input_dim_idx: int, output_dim_idx: int):
     """``draw`` of a shape that takes one dim from Input; rows of a padded Input stay rows."""
     dims = list(shape)
     dims[output_dim_idx] = input.shape[input_dim_idx]
@@ -115,7 +115,7 @@ def _batch_like(input: LoDArray, draw, shape, input_dim_idx: int, output_dim_idx
 
 @op(rows=MASKED, lod=None, diff="")
 def uniform_random_batch_size_like(
-    input: LoDArray,
+    input: Meta,
     *,
     key,
     shape: list[int],
@@ -139,7 +139,7 @@ def uniform_random_batch_size_like(
 
 @op(rows=MASKED, lod=None, diff="")
 def gaussian_random_batch_size_like(
-    input: LoDArray,
+    input: Meta,
     *,
     key,
     shape: list[int],

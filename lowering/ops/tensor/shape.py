@@ -194,16 +194,18 @@ def _unsqueezed(shape: tuple[int, ...], axes: list[int]) -> tuple[int, ...]:
 
 def _infer_unsqueeze(op, var_of):
     x = var_of(op.inputs["X"][0])
-    axes = declared_shape(op, var_of, "axes", "AxesTensor", "AxesTensorList")
+    listed = [int(axis) for axis in op.attrs.get("axes") or ()]
+    axes = listed or declared_shape(op, var_of, "axes", "AxesTensor", "AxesTensorList")
     if axes is None:
         return _x_shape(op, x)
     tensors = names_in(op, "AxesTensor") + names_in(op, "AxesTensorList")
-    dims = (-1,) * (len(x.shape) + len(axes)) if tensors else _unsqueezed(tuple(x.shape), axes)
+    known = listed or not tensors
+    dims = _unsqueezed(tuple(x.shape), axes) if known else (-1,) * (len(x.shape) + len(axes))
     return _x_shape(op, x) | _out(op, x, dims)
 
 
 def _unsqueeze(x: LoDArray, axes, tensor, tensors):
-    named = shape_from(axes, tensor, tensors, "unsqueeze: the axes")
+    named = axes or shape_from((), tensor, tensors, "unsqueeze: the axes")  # the attribute wins, unlike in reshape
     return _keep_rows(x, x.data.reshape(_unsqueezed(x.shape, named)))
 
 
@@ -214,12 +216,12 @@ def unsqueeze(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, a
 
 
 @unsqueeze.fits
-def _(x, axes_tensor, axes_tensor_list, *, axes):
-    _check_new_axes(x, axes_tensor or axes_tensor_list, axes)
+def _(x, *, axes):
+    _check_new_axes(x, axes)
 
 
-def _check_new_axes(x, tensors, axes):
-    for made, axis in enumerate(() if tensors else axes):
+def _check_new_axes(x, axes):
+    for made, axis in enumerate(axes):
         fitting.axis_of("axes", axis, len(x.shape) + made + 1)
 
 
@@ -235,8 +237,8 @@ def unsqueeze2(x: LoDArray, axes_tensor=None, axes_tensor_list: list = None, *, 
 
 
 @unsqueeze2.fits
-def _(x, axes_tensor, axes_tensor_list, *, axes):
-    _check_new_axes(x, axes_tensor or axes_tensor_list, axes)
+def _(x, *, axes):
+    _check_new_axes(x, axes)
 
 
 @unsqueeze2.grad(lod=X_SHAPE_LOD)
