@@ -132,11 +132,12 @@ def py_reader(
 def create_py_reader_by_data(
     capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
 ) -> Variable:
-    """A reader for variables created by ``fluid.data``; ``read_file`` returns these variables.
+    """A reader of batches that look like variables created by ``fluid.data``.
 
+    ``read_file`` returns new variables of their shapes, data types and LoD levels, which the network is built on.
     Arguments and result as for ``py_reader``.
     """
-    reader = _py_reader(
+    return _py_reader(
         capacity,
         [var.shape for var in feed_list],
         [var.dtype for var in feed_list],
@@ -145,8 +146,6 @@ def create_py_reader_by_data(
         name,
         use_double_buffer,
     )
-    reader._set_info("feed_list", list(feed_list))
-    return reader
 
 
 def _py_reader(
@@ -236,9 +235,6 @@ def double_buffer(reader: Variable, place: Any = None, name: str | None = None) 
     source = loader_of(reader)
     if isinstance(source, _QueueLoader):
         _give_methods(out, source)
-    feed_list = reader._get_info("feed_list")
-    if feed_list:
-        out._set_info("feed_list", feed_list)
     return out
 
 
@@ -249,18 +245,16 @@ def read_file(reader: Variable) -> Variable | list[Variable]:
     """
     loader_of(reader)
     block = default_main_program().current_block()
-    outs = reader._get_info("feed_list")
-    if not outs:
-        helper = LayerHelper("read_file")
-        outs = []
-        for field in reader.proto.type.reader.lod_tensor:
-            out = helper.create_variable_for_type_inference(VarType(field.tensor.data_type), stop_gradient=True)
-            out.desc.set_shape(list(field.tensor.dims))
-            out.desc.set_lod_level(field.lod_level)
-            out.is_data = True
-            outs.append(out)
+    helper = LayerHelper("read_file")
+    outs = []
+    for field in reader.proto.type.reader.lod_tensor:
+        out = helper.create_variable_for_type_inference(VarType(field.tensor.data_type), stop_gradient=True)
+        out.desc.set_shape(list(field.tensor.dims))
+        out.desc.set_lod_level(field.lod_level)
+        out.is_data = True
+        outs.append(out)
     append_read_op(block, reader, outs)
-    return outs[0] if len(outs) == 1 else list(outs)
+    return outs[0] if len(outs) == 1 else outs
 
 
 def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:

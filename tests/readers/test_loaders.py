@@ -227,17 +227,15 @@ def test_py_reader(net, iterable):
 @pytest.mark.parametrize("by_data", [False, True])
 def test_readers_as_layers(net, by_data):
     if by_data:
-        reader = layers.create_py_reader_by_data(2, [net.x, net.w])
-        x, w = layers.read_file(reader)
-        assert (x, w) == (net.x, net.w)
+        reader = layers.create_py_reader_by_data(2, [net.x, net.w], name="rr")
     else:
         reader = layers.py_reader(2, [[-1, 2], [-1, 1]], ["float32", "int64"], [0, 1], name="rr")
-        assert reader.name == "rr_double_buffer"
-        x, w = layers.read_file(reader)
-        assert (x.name, w.name, x.shape, w.lod_level) == ("read_file_0.tmp_0", "read_file_0.tmp_1", (-1, 2), 1)
-        startup = fluid.default_startup_program().global_block()
-        assert [op.type for op in startup.ops] == ["create_py_reader"]
-        assert startup.ops[0].input("blocking_queue") == ["rr_queue"]
+    assert reader.name == "rr_double_buffer"
+    x, w = layers.read_file(reader)
+    assert (x.name, w.name, x.shape, w.lod_level) == ("read_file_0.tmp_0", "read_file_0.tmp_1", (-1, 2), 1)
+    startup = fluid.default_startup_program().global_block()
+    assert [op.type for op in startup.ops] == ["create_py_reader"]
+    assert startup.ops[0].input("blocking_queue") == ["rr_queue"]
     total = total_of(net, x.name)
     executor = fluid.Executor()
     executor.run(fluid.default_startup_program())
