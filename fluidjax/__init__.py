@@ -87,12 +87,14 @@ from fluidjax import io
 from fluidjax.io import load, load_program_state, save, set_program_state
 
 # Running programs.
-from fluidjax import compiler, debugger, executor, parallel_executor, profiler
+from fluidjax import compiler, executor, parallel_executor, profiler
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluidjax.execution.mode import interpret_mode
 from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
-from fluidjax.distributed import ops as _rpc_ops
+from fluidjax.distributed import provide_services as _provide_services
+
+_provide_services()
 
 # Gradients.
 from fluidjax import backward
@@ -120,7 +122,7 @@ _LATER = {
     **dict.fromkeys(("DistributeTranspiler", "DistributeTranspilerConfig"), "fluidjax.transpiler"),
     **dict.fromkeys(("data_generator", "fleet"), "fluidjax.incubate"),
     "load_ipython_extension": "fluidjax.notebook.extension",
-    **{name: f"fluidjax.{name}" for name in ("contrib", "core_avx", "default_scope_funcs", "export")},
+    **{name: f"fluidjax.{name}" for name in ("contrib", "core_avx", "debugger", "default_scope_funcs", "export")},
     **{name: f"fluidjax.{name}" for name in ("gradcheck", "incubate", "install_check", "proto", "transpiler")},
     **{name: f"fluidjax.{name}" for name in ("data_feed_desc", "device_worker", "dygraph_utils", "graphviz")},
     **{name: f"fluidjax.{name}" for name in ("multiprocess_utils", "net_drawer", "trainer_desc", "trainer_factory")},
@@ -128,7 +130,7 @@ _LATER = {
 }
 
 if _TYPE_CHECKING:
-    from fluidjax import contrib, core_avx, default_scope_funcs, export, gradcheck, incubate, install_check
+    from fluidjax import contrib, core_avx, debugger, default_scope_funcs, export, gradcheck, incubate, install_check
     from fluidjax import data_feed_desc, device_worker, dygraph_utils, graphviz, multiprocess_utils, net_drawer
     from fluidjax import proto, trainer_desc, trainer_factory, transpiler
     from fluidjax.data_feed_desc import DataFeedDesc

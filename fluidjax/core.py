@@ -38,22 +38,6 @@ from fluidjax.framework.op_desc import OpDescView as OpDesc
 from fluidjax.framework.prune_descs import prune_backward_desc as prune_backward
 from fluidjax.framework.prune_descs import prune_desc as prune
 from fluidjax.framework.var_desc import VarDescView as VarDesc
-from fluidjax.inference.config import AnalysisConfig, MkldnnQuantizerConfig, NativeConfig
-from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PaddlePassBuilder, PassStrategy
-from fluidjax.inference.predictor import (
-    AnalysisPredictor,
-    NativePaddlePredictor,
-    PaddlePredictor,
-    create_paddle_predictor,
-)
-from fluidjax.inference.tensors import (
-    PaddleBuf,
-    PaddleDType,
-    PaddlePlace,
-    PaddleTensor,
-    ZeroCopyTensor,
-    paddle_dtype_size,
-)
 from fluidjax.native.library import (
     DeviceContext,
     __unittest_throw_exception__,
@@ -90,6 +74,10 @@ from fluidjax.native.tensors import _convert_to_tensor_list, from_dlpack, paddle
 from fluidjax.passes import Pass, PassBuilder, get_pass
 from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_queue
 
+_CONFIG = ("AnalysisConfig", "MkldnnQuantizerConfig", "NativeConfig")
+_STRATEGIES = ("CpuPassStrategy", "GpuPassStrategy", "PaddlePassBuilder", "PassStrategy")
+_PREDICTORS = ("AnalysisPredictor", "NativePaddlePredictor", "PaddlePredictor", "create_paddle_predictor")
+_GIVEN = ("PaddleBuf", "PaddleDType", "PaddlePlace", "PaddleTensor", "ZeroCopyTensor", "paddle_dtype_size")
 _ORDERING = ("build_adjacency_list", "graph_num", "has_circle", "topology_sort")
 _COMMANDS = ("less_than_ver", "run_cmd", "run_shell_command")
 _EAGER = ("_switch_tracer", "dygraph_partial_grad", "start_imperative_gperf_profiler", "stop_imperative_gperf_profiler")
@@ -104,6 +92,22 @@ if TYPE_CHECKING:
     from fluidjax.dygraph.parallel import ParallelStrategy
     from fluidjax.dygraph.tracer import Tracer
     from fluidjax.execution.trainer import TrainerBase
+    from fluidjax.inference.config import AnalysisConfig, MkldnnQuantizerConfig, NativeConfig
+    from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PaddlePassBuilder, PassStrategy
+    from fluidjax.inference.predictor import (
+        AnalysisPredictor,
+        NativePaddlePredictor,
+        PaddlePredictor,
+        create_paddle_predictor,
+    )
+    from fluidjax.inference.tensors import (
+        PaddleBuf,
+        PaddleDType,
+        PaddlePlace,
+        PaddleTensor,
+        ZeroCopyTensor,
+        paddle_dtype_size,
+    )
     from fluidjax.ir.graph import Graph, graph_safe_remove_nodes
     from fluidjax.ir.nodes import Node
     from fluidjax.ir.ordering import build_adjacency_list, graph_num, has_circle, topology_sort
@@ -146,6 +150,10 @@ else:
             "ParallelExecutor": "fluidjax.native.parallel",
             "ParallelStrategy": "fluidjax.dygraph.parallel",
             "Tracer": "fluidjax.dygraph.tracer",
+            **dict.fromkeys(_CONFIG, "fluidjax.inference.config"),
+            **dict.fromkeys(_STRATEGIES, "fluidjax.inference.pass_builder"),
+            **dict.fromkeys(_PREDICTORS, "fluidjax.inference.predictor"),
+            **dict.fromkeys(_GIVEN, "fluidjax.inference.tensors"),
             **dict.fromkeys(_ORDERING, "fluidjax.ir.ordering"),
             **dict.fromkeys(_COMMANDS, "fluidjax.native.commands"),
             **dict.fromkeys(_EAGER, "fluidjax.native.eager"),

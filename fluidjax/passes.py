@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.debugger import write_block_graph
 from fluidjax.framework import Program
 
 VIZ, _PRINT = "graph_viz_pass", "multi_devices_print_pass"
@@ -97,6 +96,8 @@ class Pass:
     def draw(self, program: Program) -> None:
         """The effect of ``graph_viz_pass``: write the graph of block 0 to the file named by ``graph_viz_path``."""
         if self._type == VIZ and self._attrs.get("graph_viz_path"):
+            from fluidjax.debugger import write_block_graph  # which imports all that draws
+
             write_block_graph(program.global_block(), (), self._attrs["graph_viz_path"])
 
 

@@ -13,3 +13,17 @@ communicator  the trainer's side in modes that communicate alongside the trainin
 ops           the functions called by the ops
 ============  ==================================================================================================
 """
+
+from importlib import import_module
+
+from lowering.engine.host import provide_later
+
+SERVICES = (
+    "send", "push", "count", "recv", "send_barrier", "fetch_barrier", "lookup", "prefetch", "checkpoint_notify",
+    "recv_save", "listen_and_serv", "fl_listen_and_serv",
+)  # fmt: skip
+
+
+def provide_services() -> None:
+    """Let ops of trainers and servers find their functions: these are imported with the first of them that runs."""
+    provide_later(SERVICES, lambda: import_module("fluidjax.distributed.ops"))

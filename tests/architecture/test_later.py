@@ -18,6 +18,14 @@ assert "jax._src.pallas.core" not in sys.modules, "jax.extend is imported where 
 assert set(fluid._LATER) <= set(dir(fluid))
 assert fluid.contrib.__name__ == "fluidjax.contrib" and "fluidjax.contrib" in sys.modules
 assert "contrib" in vars(fluid)
+
+from fluidjax.distributed import SERVICES
+from lowering.engine import host
+assert "fluidjax.distributed.ops" not in sys.modules and "fluidjax.drawing" not in sys.modules
+before = set(host._services)
+assert host.service("listen_and_serv").__module__ == "fluidjax.distributed.ops"
+assert set(host._services) - before == set(SERVICES)
+
 from fluidjax import DistributeTranspiler
 assert DistributeTranspiler is fluid.transpiler.DistributeTranspiler
 """
