@@ -52,7 +52,13 @@ _PLACING = frozenset(
     " cpu_quantize_squash_pass depthwise_conv_mkldnn_pass fc_mkldnn_pass mkldnn_inplace_pass mkldnn_placement_pass"
     " recurrent_op_eager_deletion_pass while_op_eager_deletion_pass".split()
 )
-KNOWN = _PARALLEL | _INFERENCE | _PLACING
+
+# Ours, which Fluid has not: ``fluidjax.ir`` has what they do.
+_OWN = frozenset(
+    "common_subexpression_elimination_pass constant_folding_pass dead_code_elimination_pass"
+    " identity_op_clean_pass".split()
+)
+KNOWN = _PARALLEL | _INFERENCE | _PLACING | _OWN
 
 
 class Pass:
@@ -96,14 +102,14 @@ class Pass:
     def draw(self, program: Program) -> None:
         """The effect of ``graph_viz_pass``: write the graph of block 0 to the file named by ``graph_viz_path``."""
         if self._type == VIZ and self._attrs.get("graph_viz_path"):
-            from fluidjax.debugger import write_block_graph  # which imports all that draws
+            from fluidjax.debugger import write_block_graph
 
             write_block_graph(program.global_block(), (), self._attrs["graph_viz_path"])
 
 
 def get_pass(pass_type: str) -> Pass:
     """A pass by name. Raises EnforceNotMet for a name unknown to Fluid."""
-    if pass_type not in KNOWN and pass_type not in APPLIED:
+    if pass_type not in KNOWN:
         raise EnforceNotMet(
             f"Pass {pass_type} has not been registered: expected one of {', '.join(sorted(KNOWN))}. Take one of them"
         )

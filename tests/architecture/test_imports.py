@@ -45,6 +45,7 @@ DOORS = {
 }
 # Imports inside functions, each for its reason: (file, module) -> reason.
 LATE = {
+    ("fluidjax/passes.py", "fluidjax.debugger"): "imports all that draws, for one pass",
     ("fluidjax/execution/native.py", "fluidjax.execution.trainer"): "needs messages that few scripts use",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",

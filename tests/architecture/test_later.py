@@ -15,13 +15,15 @@ rooms = {home for home in fluid._LATER.values()}
 early = sorted(rooms & set(sys.modules))
 assert not early, f"imported with fluidjax: {early}"
 assert "jax._src.pallas.core" not in sys.modules, "jax.extend is imported where it is used"
+assert fluid.core.get_pass("constant_folding_pass").type() == "constant_folding_pass"
+for name in ("fluidjax.distributed.ops", "fluidjax.drawing", "fluidjax.inference.predictor", "fluidjax.ir"):
+    assert name not in sys.modules, f"imported with fluidjax: {name}"
 assert set(fluid._LATER) <= set(dir(fluid))
 assert fluid.contrib.__name__ == "fluidjax.contrib" and "fluidjax.contrib" in sys.modules
 assert "contrib" in vars(fluid)
 
 from fluidjax.distributed import SERVICES
 from lowering.engine import host
-assert "fluidjax.distributed.ops" not in sys.modules and "fluidjax.drawing" not in sys.modules
 before = set(host._services)
 assert host.service("listen_and_serv").__module__ == "fluidjax.distributed.ops"
 assert set(host._services) - before == set(SERVICES)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax import passes
 from fluidjax.core import EnforceNotMet
 from fluidjax.framework import IrGraph, IrNode, IrOpNode, IrVarNode
+from fluidjax.ir import applied
 
 core, layers, CPU = fluid.core, fluid.layers, fluid.CPUPlace()
 KIND = core.VarDesc.VarType
@@ -233,3 +235,7 @@ def test_what_is_no_node_is_refused():
         graph._find_node_by_name(op.inputs, "x")
     released = graph.graph.release_nodes()
     assert len(released) == 46 and not graph.all_nodes()
+
+
+def test_what_passes_do_is_listed_among_those_that_scripts_may_ask_for() -> None:
+    assert set(applied.APPLIED) == set(passes.APPLIED) <= passes.KNOWN
