@@ -21,6 +21,7 @@ from fluidjax.eager.plans import Plan, Step
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
+from lowering.ops.math.arithmetic import in_type
 
 # Attributes that are numbers, and the slots that replace them.
 _SLOTS = {
@@ -119,7 +120,7 @@ class Scale(Affine):
 
     def of(self, x: Any, numbers: Any) -> Any:
         """See Affine."""
-        factor, bias = numbers[0].astype(x.dtype), numbers[1].astype(x.dtype)
+        factor, bias = in_type(numbers[0], x.dtype), in_type(numbers[1], x.dtype)
         return x * factor + bias if self.attrs["bias_after_scale"] else (x + bias) * factor
 
     def with_numbers(self, numbers: np.ndarray) -> dict[str, Any]:

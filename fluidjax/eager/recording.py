@@ -67,6 +67,7 @@ class _Writer:
         self.program = Program()
         self.block = self.program.global_block()
         self.names: dict[int, str] = {}
+        self.temporaries = 0
         self.state: dict[str, VarBase] = {}
 
     def write(self) -> Recorded:
@@ -101,7 +102,8 @@ class _Writer:
         if found is not None:
             return found
         if made and not var.persistable:
-            return self._declare(f"{self.prefix}{len(self.names)}", var).name
+            self.temporaries += 1
+            return self._declare(f"{self.prefix}{self.temporaries - 1}", var).name
         name = var.name
         while name in self.state:  # an eager variable may have the name of another
             name += "@CAPTURED"

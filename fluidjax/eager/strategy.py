@@ -11,5 +11,7 @@ class BackwardStrategy:
             so both settings give the same bits.
     """
 
+    __slots__ = ("sort_sum_gradient",)  # a misspelt setting is an error
+
     def __init__(self) -> None:
         self.sort_sum_gradient = False

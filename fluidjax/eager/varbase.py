@@ -239,7 +239,8 @@ class VarBase(EagerVariable):
             return None
         array = recorder.array_of(grad)
         if isinstance(array, SelectedRows):
-            return values.on_host(array.values), np.array(array.rows, dtype=np.int64)
+            count = None if array.nrows is None else int(array.nrows)  # a sum of gradients is padded
+            return values.on_host(array.values)[:count], np.array(array.rows, dtype=np.int64)[:count]
         return values.on_host(array).view(FetchedArray)
 
     def _held_gradient(self) -> Value | VarBase | None:

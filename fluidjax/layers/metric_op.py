@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.indexing import topk
@@ -35,18 +35,21 @@ def accuracy(
     """
     helper = LayerHelper("accuracy", **locals())
     check_variable_and_dtype(input, "input", FLOATS, "accuracy")
+    if in_dygraph_mode():  # the counts are named first there
+        correct, total = _count(helper, correct), _count(helper, total)
     values, indices = topk(input, k=k)
     out = helper.create_variable_for_type_inference(dtype="float32")
-    if correct is None:
-        correct = helper.create_variable_for_type_inference(dtype="int32")
-    if total is None:
-        total = helper.create_variable_for_type_inference(dtype="int32")
+    correct, total = _count(helper, correct), _count(helper, total)
     helper.append_op(
         type="accuracy",
         inputs={"Out": [values], "Indices": [indices], "Label": [label]},
         outputs={"Accuracy": [out], "Correct": [correct], "Total": [total]},
     )
     return out
+
+
+def _count(helper: LayerHelper, given: Variable | None) -> Variable:
+    return helper.create_variable_for_type_inference(dtype="int32") if given is None else given
 
 
 def _auc_op(helper: LayerHelper, inputs: dict[str, Any], stats: list, out: Variable, attrs: dict[str, Any]) -> None:

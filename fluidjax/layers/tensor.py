@@ -307,7 +307,8 @@ def argsort(
     """``input`` sorted along ``axis``, and the int64 indices that sort it."""
     known = ("float32", "float64", "int16", "int32", "int64", "uint8")
     check_variable_and_dtype(input, "input", known, "argsort")
-    outputs = [("Out", input.dtype, True), ("Indices", VarType.INT64, True)]
+    stopped = not in_dygraph_mode()  # eager mode's gradients flow through a sort, a program's do not
+    outputs = [("Out", input.dtype, stopped), ("Indices", VarType.INT64, stopped)]
     attrs = {"axis": axis, "descending": descending}
     out, indices = emit_many("argsort", {"X": input}, outputs, attrs, name=name)
     return out, indices

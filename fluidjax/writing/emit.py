@@ -55,18 +55,19 @@ def emit(
         name: the layer's name; ``layer``: its type (default the op type), from which a name is generated otherwise.
         slot: the output slot.
         out: an existing variable to use for the result.
-        stop_gradient: set on a new result.
+        stop_gradient: set on a new result, in eager mode too.
         act: activation applied to the result.
     """
     if out is None and act is None:
         found = emit_again(op_type, inputs, (slot,), attrs or {}, name=name, layer=layer)
         if found is not None:
-            return found[0]
+            return _stopped(found, [stop_gradient])[0]
     helper = LayerHelper(layer or op_type, name=name, act=act)
+    stop_gradient = stop_gradient and out is None
     if out is None:
         out = helper.create_variable_for_type_inference(dtype, stop_gradient=stop_gradient)
     helper.append_op(type=op_type, inputs=dict(inputs), outputs={slot: [out]}, attrs=dict(attrs or {}))
-    return helper.append_activation(out)
+    return helper.append_activation(_stopped([out], [stop_gradient])[0])
 
 
 def emit_many(
@@ -79,11 +80,20 @@ def emit_many(
     layer: str | None = None,
 ) -> list[Variable]:
     """Append an op with several results, given as (slot, dtype, stop_gradient) in order; returns them."""
+    stops = [stop for _, _, stop in outputs]
     found = emit_again(op_type, inputs, tuple([slot for slot, _, _ in outputs]), attrs or {}, name=name, layer=layer)
     if found is not None:
-        return found
+        return _stopped(found, stops)
     helper = LayerHelper(layer or op_type, name=name)
     made = [helper.create_variable_for_type_inference(dtype, stop_gradient=stop) for _, dtype, stop in outputs]
     bound = {slot: [var] for (slot, _, _), var in zip(outputs, made, strict=True)}
     helper.append_op(type=op_type, inputs=dict(inputs), outputs=bound, attrs=dict(attrs or {}))
-    return made
+    return _stopped(made, stops)
+
+
+def _stopped(results: list[Variable], stops: Sequence[bool]) -> list[Variable]:
+    """The results, of which those marked in `stops` block gradients: in eager mode the op has decided it anew."""
+    for result, stop in zip(results, stops, strict=True):
+        if stop:
+            result.stop_gradient = True
+    return results

@@ -291,6 +291,21 @@ def test_results_that_a_layer_stops_gradients_at_are_stopped() -> None:
     x.stop_gradient = False
     anchors, spread = layers.anchor_generator(x, anchor_sizes=[64.0], aspect_ratios=[1.0], stride=[16.0, 16.0])
     assert (anchors.stop_gradient, spread.stop_gradient) == (True, True)
+    for _ in range(2):  # the second is the op that came next last time
+        priors, spread = layers.prior_box(x, layers.expand(x, [1, 1, 2, 2]), min_sizes=[2.0])
+        assert (priors.stop_gradient, spread.stop_gradient) == (True, True)
+    scores = layers.softmax(layers.reshape(x, [1, 4, 8]))
+    found = layers.multiclass_nms(layers.reshape(x, [1, 8, 4]), scores, 0.01, 3, 3)
+    assert found.stop_gradient is True
+    ordered, places = layers.argsort(x)
+    assert (ordered.stop_gradient, places.stop_gradient) == (False, False)
+
+
+def test_the_counts_of_an_accuracy_are_named_before_it() -> None:
+    first = int(var([1.0]).name.rsplit("_", 1)[1])
+    fraction = layers.accuracy(var([[0.2, 0.8]]), var([[1]], "int64"))
+    assert fraction.name == f"tmp_{first + 7}"  # after two variables, two counts, the largest and their places
+    assert (var([[1.0]]) + 1).name == f"tmp_{first + 9}"
 
 
 def test_states_that_hold_nothing_yet_are_begun() -> None:

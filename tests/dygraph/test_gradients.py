@@ -97,6 +97,15 @@ def test_sparse_gradients_are_pairs_and_go_when_cleared() -> None:
     assert opt.minimize(layers.reduce_sum(table(const([0], "int64")))) == ([], [])
 
 
+def test_a_sum_of_sparse_gradients_holds_each_row_once() -> None:
+    table = dg.Embedding([6, 2], is_sparse=True)
+    loss = layers.reduce_sum(table(const([4, 1, 4], "int64"))) + layers.reduce_sum(table(const([2], "int64")) * 3.0)
+    loss.backward()
+    values, rows = table.weight.gradient()
+    assert rows.tolist() == [1, 2, 4]
+    same(values, [[1, 1], [3, 3], [2, 2]])
+
+
 def test_sparse_gradients_update_their_rows_alone() -> None:
     table = dg.Embedding([5, 2], is_sparse=True)
     before = table.weight.numpy()
@@ -186,6 +195,11 @@ def test_a_strategy_changes_no_number(sort: bool) -> None:
     x = leaf([1.0, 2.0])
     layers.reduce_sum(x * x + x * 3.0 + x).backward(strategy)
     same(x.gradient(), [6, 8])
+
+
+def test_a_misspelt_setting_of_a_strategy_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="sort_sum_gradients"):
+        dg.BackwardStrategy().sort_sum_gradients = True
 
 
 def test_backward_takes_nothing_but_a_strategy() -> None:

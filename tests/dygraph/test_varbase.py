@@ -472,3 +472,11 @@ def test_what_an_op_does_not_have_is_left_out_with_a_warning() -> None:
                 helper.append_op("relu", {"X": [x], "Y": [x]}, {"Out": [out], "Mask": other}, {"axis": 1})
             assert out.numpy().tolist() == [0, 2]
             assert {str(each.message).split()[2] for each in told} >= {"input", "output"}
+
+
+def test_bytes_wrap_around() -> None:
+    for number in (1, 2, 3):  # one that changes becomes an operand
+        x = var([1, 2, 250], "uint8")
+        assert (x - number).numpy().tolist() == [(n - number) % 256 for n in (1, 2, 250)]
+        assert (number - x).numpy().tolist() == [(number - n) % 256 for n in (1, 2, 250)]
+        assert (x * -number).numpy().tolist() == [-number * n % 256 for n in (1, 2, 250)]

@@ -172,7 +172,6 @@ def anchor_generator(
     }
     outputs = [("Anchors", input.dtype, True), ("Variances", input.dtype, True)]
     anchors, spread = emit_many("anchor_generator", {"Input": input}, outputs, attrs, name=name)
-    anchors.stop_gradient = spread.stop_gradient = True  # in eager mode too
     return anchors, spread
 
 

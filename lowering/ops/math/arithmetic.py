@@ -31,8 +31,14 @@ def on_values(x: Any, fn: Any) -> Any:
 
 
 def _number(value: float, dtype: Any) -> Any:
-    """An attribute in the kernel's data type: integers truncate it."""
-    return int(value) if jnp.issubdtype(dtype, jnp.integer) else value
+    """An attribute in the kernel's data type: integers truncate it, and wrap as their arithmetic does."""
+    return np.asarray(int(value)).astype(dtype) if jnp.issubdtype(dtype, jnp.integer) else value
+
+
+def in_type(number: Any, dtype: Any) -> Any:
+    """The same for an array of numbers; XLA's own conversion of floats to integers would stop at the bounds."""
+    whole = jnp.issubdtype(dtype, jnp.integer) and not jnp.issubdtype(number.dtype, jnp.integer)
+    return (number.astype(jnp.int64) if whole else number).astype(dtype)
 
 
 def _scaled(shapes, attr):
@@ -42,7 +48,7 @@ def _scaled(shapes, attr):
 @op(rows=Wise("x"), diff="x", fold=True, linear=True, infer=by_rule(_scaled))
 def scale(x: Value, scale_tensor=None, *, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True):
     """Out = scale * X + bias, or scale * (X + bias); ScaleTensor [1] overrides ``scale``. X may be SelectedRows."""
-    factor = _number(scale, x.dtype) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
+    factor = _number(scale, x.dtype) if scale_tensor is None else in_type(scale_tensor.reshape(()), x.dtype)
     shift = _number(bias, x.dtype)
 
     same = scale_tensor is None and factor == 1

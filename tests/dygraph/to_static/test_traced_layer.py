@@ -51,6 +51,8 @@ def test_the_program_holds_the_ops_that_ran() -> None:
     types = [op.type for op in block.ops]
     assert types.count("matmul") == 2 and "batch_norm" in types and types[-1] == "scale"
     assert {"feed_0", "fetch_0", "fetch_1"} <= set(block.vars)
+    written = [name for op in block.ops for name in op.output("Out") + op.output("Y") if name.startswith("t_")]
+    assert written[:2] == ["t_0", "t_1"]
     assert all(block.var(name).persistable for name in names)
     assert block.ops[types.index("batch_norm")].attr("is_test") is False
 
