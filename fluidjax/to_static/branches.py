@@ -17,6 +17,7 @@ from fluidjax.to_static.state import State
 from fluidjax.to_static.trial import trial
 from fluidjax.to_static.values import (
     Number,
+    Optional,
     Unset,
     absent,
     as_number,
@@ -27,7 +28,9 @@ from fluidjax.to_static.values import (
     is_variable,
     items_of,
     like,
+    may_be_none,
     plain_number,
+    presence,
     refilled,
     remade,
     same_form,
@@ -114,6 +117,8 @@ class _Branches:
         outside = parent.create_var(dtype=value.dtype, shape=value.shape, type=value.type)
         outside.stop_gradient = value.stop_gradient
         assign(value, outside)
+        if isinstance(value, Optional):
+            return Optional.over(outside, self._outside(value.present))
         return as_number(outside) if isinstance(value, Number) else outside
 
 
@@ -140,9 +145,19 @@ class _Merge:
             return one
         if one is two:
             return one
+        if may_be_none(one, two):
+            return self._optional(name, one, two)
         if can_be_variable(one) and can_be_variable(two):
             return self._select(name, one, two)
         return Unset(name, _differ(name, one, two))
+
+    def _optional(self, name: str, one: Any, two: Any) -> Any:
+        """A name that one branch may leave None."""
+        nothing = absent(to_variable(two if one is None else one))
+        value = self._select(name, *(nothing if v is None else v for v in (one, two)))
+        if isinstance(value, Unset):
+            return value
+        return Optional.over(value, select_input([presence(two), presence(one)], self.mask))
 
     def _original(self, value: Any) -> Any:
         found = self.origin.get(id(value))

@@ -45,6 +45,10 @@ def _binds(node: ast.AST) -> bool:
     return any(isinstance(n, (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(node))
 
 
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 class Expressions(ast.NodeTransformer):
     """Rewrites expressions.
 
@@ -77,8 +81,11 @@ class Expressions(ast.NodeTransformer):
         return staged("either", node.test, later(node.body), later(node.orelse), at=node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """``a < b < c`` -> ``chain(a, "<", lambda: b, "<", lambda: c)``."""
+        """``a < b < c`` -> ``chain(a, "<", lambda: b, "<", lambda: c)``, ``a is None`` -> ``is_none(a)``."""
         self.generic_visit(node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and _is_none(node.comparators[0]):
+            asked = staged("is_none", node.left, at=node)
+            return asked if isinstance(node.ops[0], ast.Is) else staged("not_", asked, at=node)
         if len(node.ops) == 1 or any(map(_binds, node.comparators)):
             return node
         signs = [ast.copy_location(ast.Constant(_COMPARISONS[type(op)]), node) for op in node.ops]

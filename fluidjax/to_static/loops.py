@@ -22,6 +22,7 @@ from fluidjax.to_static.trial import trial
 from fluidjax.to_static.values import (
     INTEGERS,
     Number,
+    Optional,
     Unset,
     absent,
     as_number,
@@ -32,7 +33,9 @@ from fluidjax.to_static.values import (
     is_variable,
     items_of,
     like,
+    may_be_none,
     plain_number,
+    presence,
     remade,
     same_form,
     to_variable,
@@ -116,6 +119,8 @@ class _Carried:
             return Unset(name)
         if isinstance(before, Unset):
             return self._unset(name, before, after)
+        if may_be_none(before, after):
+            return self._optional(name, before, after)
         if can_be_variable(start) and can_be_variable(after):
             return self._variable(name, before, after)
         return Unset(name, _changing(name, before, after))
@@ -129,6 +134,14 @@ class _Carried:
         if not can_be_variable(after):
             return Unset(name, _changing(name, before, after))
         return self._noted(absent(after) if is_variable(after) else absent(_described_by(after)))
+
+    def _optional(self, name: str, before: Any, after: Any) -> Variable:
+        """A name that is None before the loop, or perhaps after an iteration."""
+        if before is None:
+            value = self._noted(absent(_described_by(after)))
+        else:
+            value = self._variable(name, before, before if after is None else after)
+        return Optional.over(value, self._noted(assign(presence(before))))
 
     def _variable(self, name: str, before: Any, after: Any) -> Variable:
         if is_variable(before):
@@ -164,6 +177,10 @@ class _Carried:
             for index, (v, n) in enumerate(zip(items_of(value), items_of(new), strict=True)):
                 self._pairs(f"{name}[{index}]", v, n, pairs)
         elif id(value) in self.variables and new is not value:
+            if isinstance(value, Optional):
+                pairs.append((value.present, presence(new)))
+                if new is None:
+                    return
             if not can_be_variable(new):
                 raise TypeError(_changing(name, value, new))
             alike = like(value, plain_number(new)) if not is_variable(new) and value.shape else to_variable(new)

@@ -16,7 +16,7 @@ from fluidjax.to_static.loops import loop
 from fluidjax.to_static.sequences import Staged, dimension, picked, staged_items
 from fluidjax.to_static.state import State
 from fluidjax.to_static.trial import trial
-from fluidjax.to_static.values import Unset, is_container, is_variable, items_of, truth
+from fluidjax.to_static.values import Optional, Unset, is_container, is_variable, items_of, truth
 
 _Values = tuple[Any, ...]
 _Read = Callable[[], _Values]
@@ -153,6 +153,11 @@ def _both(join: Callable[[Any, Any], Any], one: Any, two: Any, neutral: bool) ->
 def not_(value: Any) -> Any:
     """``not value``."""
     return logical_not(truth(value)) if is_variable(value) else not value
+
+
+def is_none(value: Any) -> Any:
+    """``value is None``."""
+    return logical_not(value.present) if isinstance(value, Optional) else value is None
 
 
 def either(test: Any, one: _Later, two: _Later) -> Any:

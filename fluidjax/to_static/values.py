@@ -111,6 +111,35 @@ def _give_operators() -> None:
 _give_operators()
 
 
+class Optional(Variable):
+    """A variable that a run may find to be None; it then holds a placeholder (see ``absent``).
+
+    Attributes:
+        present: whether it is not None: bool [1].
+    """
+
+    present: Variable
+
+    @staticmethod
+    def over(var: Variable, present: Variable) -> Optional:
+        """A variable of its own as one that may be None."""
+        var.__class__ = Optional
+        assert isinstance(var, Optional)
+        var.present = present
+        return var
+
+
+def presence(value: Any) -> Variable:
+    """Whether a value is not None, as a variable: bool [1]."""
+    return value.present if isinstance(value, Optional) else fill_constant([1], "bool", value is not None)
+
+
+def may_be_none(one: Any, two: Any) -> bool:
+    """Whether one of two values that a name may have is None, or perhaps None, and both fit an ``Optional``."""
+    none = any(value is None or isinstance(value, Optional) for value in (one, two))
+    return none and all(value is None or can_be_variable(value) for value in (one, two))
+
+
 # --- variables of values ----------------------------------------------------------------------------------------------
 
 

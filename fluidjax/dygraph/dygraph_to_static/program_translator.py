@@ -30,7 +30,7 @@ from fluidjax.io import save_inference_model
 from fluidjax.to_static import staged
 from fluidjax.to_static.convert import converted, tree_of, undecorated
 from fluidjax.to_static.sequences import VariableList
-from fluidjax.to_static.values import is_container, is_variable, items_of, leaves, remade
+from fluidjax.to_static.values import Optional, is_container, is_variable, items_of, leaves, remade
 
 __all__ = ["ProgramTranslator", "convert_function_with_cache"]
 
@@ -337,10 +337,15 @@ def _outside(result: Any, values: Any) -> Any:
         return list(items) if isinstance(result, tuple) else remade(result, items)
     if isinstance(result, VariableList):
         return _list_of(next(values), next(values))
+    if isinstance(result, Optional):
+        value, present = next(values), next(values)
+        return value if present else None
     return next(values) if isinstance(result, Variable) else result
 
 
 def _fetched(leaf: Any) -> list[Any]:
+    if isinstance(leaf, Optional):
+        return [leaf, leaf.present]
     return [leaf, leaf.length] if isinstance(leaf, VariableList) else [leaf]
 
 
