@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import zlib
 from collections.abc import Iterator
 
@@ -37,6 +38,16 @@ def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("fluidjax.eager.pending.recorder._draws", 0)
     random.seed(seed)
     np.random.seed(seed)
+
+
+@pytest.fixture
+def interrupts_arrive() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: a shell starts what runs in its background with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from jax.extend import core
 
 from fluidjax.export.graph import CALLED, CALLS
 from lowering.engine.x64 import in_x64, with_x64
+from lowering.extend import scan_counts
 
 
 def in_double(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
@@ -82,7 +83,8 @@ def _widened(value: Any) -> Any:
 
 
 def _scan(params: Any, ins: list[Any]) -> Sequence[Any]:
-    held, kept = params["num_consts"], params["num_consts"] + params["num_carry"]
+    held, carried = scan_counts(params)
+    kept = held + carried
 
     def body(carry: Any, row: Any) -> Any:
         outs = _run(params["jaxpr"], [*ins[:held], *carry, *row])

@@ -12,6 +12,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from lowering.extend import scan_counts
+
 _ids = itertools.count()
 
 
@@ -154,6 +156,8 @@ class _Inliner:
             self.nodes.append(turned)
             ins = turned.outs
         node = Node(name, ins, [], dict(eqn.params), label)
+        if name == "scan":
+            node.params["num_consts"], node.params["num_carry"] = scan_counts(eqn.params)
         if any(_is_key(atom.aval) for atom in eqn.invars) and not name.startswith("random_"):
             _with_words(node)
         node.bodies = {key: found for key, p in eqn.params.items() if (found := self._bodies(name, key, p, label))}

@@ -198,6 +198,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.usefixtures("interrupts_arrive")
 def test_a_second_ctrl_c_during_a_compilation_leaves_at_once(tmp_path):
     (tmp_path / "script.py").write_text(INTERRUPTED.format(count=1))
     done = run(tmp_path, "run", "script.py")

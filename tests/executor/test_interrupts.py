@@ -21,17 +21,10 @@ from tests.conftest import seed_of
 from tests.executor.conftest import Net
 
 # An interrupt that arrives in a finalizer is printed and dropped, as Python has it.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def interrupts_arrive() -> Iterator[None]:
-    """Python's own handler: a shell starts what runs in its background with interrupts ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("interrupts_arrive"),
+]
 
 
 SHAPES = {"a": [3], "b": [3], "p": [40, 2], "q": [40, 2]}

@@ -15,6 +15,7 @@ import numpy as np
 
 from fluidjax.eager.first import elementwise, layout, places, sums
 from fluidjax.eager.first.notation import Equation, Function, Shape
+from lowering.extend import scan_counts
 
 _TYPES = frozenset(map(np.dtype, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()))
 TABLE = {**elementwise.PRIMITIVES, **layout.PRIMITIVES, **places.PRIMITIVES, **sums.PRIMITIVES}
@@ -192,8 +193,9 @@ def _seconds(name: str, params: Any, ins: Sequence[Shape], outs: Sequence[Shape]
 
 def _scan(eqn: Any, outside: Evaluator) -> Function:
     params = eqn.params
-    body, length, kept = outside.inner(params["jaxpr"]), params["length"], params["num_carry"]
-    first, given = params["num_consts"], params["num_consts"] + params["num_carry"]
+    body, length = outside.inner(params["jaxpr"]), params["length"]
+    first, kept = scan_counts(params)
+    given = first + kept
     stacked = [_shape(var) for var in eqn.outvars[kept:]]
     order = range(length)[::-1] if params["reverse"] else range(length)
 
