@@ -75,6 +75,7 @@ def holding(traced: Any, arguments: Any) -> Any:
     count = len(replaced)
     places, first, last = _parted(traced.jaxpr, [i for i in range(count) if _bytes(replaced[i]) > _SMALL])
     others = [i for i in range(len(traced.jaxpr.out_avals)) if i not in places]
+    structure = jax.tree_util.tree_structure(traced.out_info)
 
     def held(*arguments: Any) -> Any:
         leaves = jax.tree_util.tree_leaves(arguments)
@@ -90,7 +91,7 @@ def holding(traced: Any, arguments: Any) -> Any:
         if places:
             tables = {i: leaves[i] for i in places}
             left |= jax.lax.while_loop(lambda carried: ~carried[0], update, (failed, tables))[1]
-        return jax.tree_util.tree_unflatten(traced.out_tree, [left[i] for i in range(len(left))])
+        return jax.tree_util.tree_unflatten(structure, [left[i] for i in range(len(left))])
 
     return jax.jit(held, donate_argnums=(0,)).trace(*arguments)
 
