@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering import symbols
 from lowering.errors import NeedsConcrete
 
 Array = Any  # jax.Array or numpy.ndarray (a value known during tracing)
@@ -369,5 +370,6 @@ def concrete(value: Any, what: str) -> np.ndarray:
         return np.asarray(data)
     if not isinstance(data, jax.core.Tracer):
         return np.asarray(data)
-
+    if (sizes := symbols.known(data)) is not None:
+        return sizes
     raise NeedsConcrete(what)

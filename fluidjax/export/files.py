@@ -10,6 +10,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ from lowering.engine.x64 import in_x64
 
 _EXECUTABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ")
 PLATFORMS = ("cpu", "cuda", "tpu")
+_LENGTHS = [32, 16]  # of open dims after the first in a comparison: room enough for the windows of an image network
+
+_FORMS = ((False, 0), (True, 0), (True, 16))  # whether inputs share symbols, and how small these may be
+
+Shapes = dict[str, jax.ShapeDtypeStruct]
 
 
 def _needed(module: str) -> Any:
@@ -125,11 +131,14 @@ def _stablehlo(
     """
     _needed("flatbuffers")
     function, parameters = model.function("cpu" if tuple(platforms) == ("cpu",) else "gpu")
-    shapes = _shapes(model, batch)
-    with _symbols_refused(shapes):
+
+    def written(shapes: Shapes) -> tuple[bytes, Any, Shapes]:
         content = _exported(function, parameters, shapes, platforms)
         exported = export.deserialize(bytearray(content))
         _same_results(function, parameters, exported, shapes)
+        return content, exported, shapes
+
+    content, exported, shapes = _with_sizes(model, batch, written)
     signature = {
         "inputs": {name: [[str(n) for n in shape.shape], str(shape.dtype)] for name, shape in shapes.items()},
         "outputs": list(function.fetches),
@@ -144,7 +153,24 @@ def _stablehlo(
     }
 
 
-def _shapes(model: Model, batch: int | None) -> dict[str, jax.ShapeDtypeStruct]:
+def _with_sizes(model: Model, batch: int | None, write: Callable[[Shapes], Any]) -> Any:
+    """What ``write`` makes of the inputs' shapes, with a symbol for each open size; of the first form that it can take.
+
+    Whether two inputs have to be equally long (the ids and the segments of a text), or to have room for a window, is
+    known to the program alone: tried are a symbol for each size, one for each axis, and one of at least 16.
+    """
+    forms = {(str(form := _shapes(model, batch, *kind)), kind[1]): form for kind in _FORMS}
+    refused: list[ExportError] = []
+    for form in forms.values():
+        try:
+            with _symbols_refused(form):
+                return write(form)
+        except ExportError as error:
+            refused.append(error)
+    raise refused[-1]
+
+
+def _shapes(model: Model, batch: int | None, shared: bool, least: int) -> Shapes:
     variables = model.program.global_block().vars
     ragged = [name for name in model.feeds if variables[name].lod_level]
     if ragged:
@@ -156,12 +182,16 @@ def _shapes(model: Model, batch: int | None) -> dict[str, jax.ShapeDtypeStruct]:
                 "give the model away with fluidjax.to_jax, whose functions take ragged values",
             )
         )
-    scope = export.SymbolicScope()
+    sizes = [(name, variables[name].shape) for name in model.feeds]
+    after = {
+        _symbol("size" if shared else name, at, n) for name, dims in sizes for at, n in enumerate(dims) if at and n < 0
+    }
+    scope = export.SymbolicScope([f"{word} >= {least}" for word in sorted(after)] if least else ())
     found = {}
     for name in model.feeds:
         var = variables[name]
         if batch is None:
-            words = [_symbol(name, at, size) for at, size in enumerate(var.shape)]
+            words = [_symbol("size" if shared else name, at, size) for at, size in enumerate(var.shape)]
             shape = export.symbolic_shape(", ".join(words), scope=scope) if words else ()
         else:
             shape = tuple(batch if size < 0 else size for size in var.shape)
@@ -221,7 +251,7 @@ def _same_results(function: JaxFunction, parameters: Any, exported: Any, shapes:
 
 def _drawn(rng: np.random.Generator, shape: jax.ShapeDtypeStruct) -> np.ndarray:
     """Numbers of a concrete shape; integers are small, as they often are ids."""
-    sizes = tuple(n if isinstance(n, int) else 2 for n in shape.shape)
+    sizes = tuple(n if isinstance(n, int) else _LENGTHS[0] if at else 2 for at, n in enumerate(shape.shape))
     if np.issubdtype(shape.dtype, np.floating):
         return rng.standard_normal(sizes).astype(shape.dtype)
     return rng.integers(0, 2, sizes).astype(shape.dtype)
@@ -265,12 +295,13 @@ def _jax(model: Model, *, batch: int | None = None, rows: int | None = None) -> 
     """
     variables = model.program.global_block().vars
     ragged = any(variables[name].lod_level for name in model.feeds)
-    shapes = None if ragged or batch is not None else _shapes(model, None)
-    sizes = [batch or 2] if shapes is None else [2, 3]
-    draws = [draw_feeds(model.program, model.feeds, size, rows) for size in sizes]
-    given: dict[str, Any] = {"draws": draws, "shapes": shapes, "room": rows or 16 * sizes[0], "name": model.name}
-    with _symbols_refused(shapes or {}):
-        return True, python.files_of(model.program, model.feeds, model.fetches, model.scope, **given)
+    fixed = ragged or batch is not None
+    sizes = [batch or 2] if fixed else [2, 3]
+    lengths = [None] if fixed else _LENGTHS
+    draws = [draw_feeds(model.program, model.feeds, *size) for size in zip(sizes, [rows] * 2, lengths, strict=False)]
+    given: dict[str, Any] = {"draws": draws, "room": rows or 16 * sizes[0], "name": model.name}
+    files_of = partial(python.files_of, model.program, model.feeds, model.fetches, model.scope, **given)
+    return True, files_of(shapes=None) if fixed else _with_sizes(model, None, lambda shapes: files_of(shapes=shapes))
 
 
 FORMATS: dict[str, Callable[..., tuple[bool, dict[str, bytes]]]] = {

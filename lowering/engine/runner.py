@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from lowering import symbols
 from lowering.dtypes import LOD_TENSOR
 from lowering.engine import kinds
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
@@ -171,11 +172,24 @@ class Runner:
         results = counted(definition, run, values)
         if results is None:
             given = aligned(definition, op, values, self)
-            results = run(given) if given is values else regrown(values, run(given))
+            results = self._with_sizes(run, given) if given is values else regrown(values, run(given))
         named = scatter(definition, op, results if op.block_idx == 0 else each(results, plain))
         if op.computes_gradients and self.widest:
             check_gradients_of_wide(op, named, env)
         return named
+
+    def _with_sizes(self, run: Any, values: SlotValues) -> SlotValues:
+        """Results of a plain op; what it computes of symbolic sizes stays known."""
+        results = run(values)
+        if not symbols.any_known(flat(values)):
+            return results
+
+        def listed(given: list[Any]) -> list[Any]:
+            rest = iter(given)
+            return list(flat(run(each(values, lambda _: next(rest)))))
+
+        rest = iter(symbols.followed(listed, list(flat(values)), list(flat(results))))
+        return each(results, lambda _: next(rest))
 
     def _run_wide(self, definition: OpDef, op: OpView, values: SlotValues, run: Any, env: Env, key: Any) -> SlotValues:
         if op.block_idx:
@@ -290,7 +304,9 @@ def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any, en
     if scalar and (get_op(op.type).kind == "host" or any(_undeclared(program, op, n, env) for n in op.input_names())):
         return value
     dims = () if scalar else (1,)
-    return value if value.shape == dims or not isinstance(value, (jax.Array, np.ndarray)) else value.reshape(dims)
+    if value.shape == dims or not isinstance(value, (jax.Array, np.ndarray)):
+        return value
+    return symbols.same(value.reshape(dims), value)
 
 
 def _undeclared(program: ProgramView, op: OpView, name: str, env: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from lowering.engine.counts import sizes_of
 from lowering.engine.host_arrays import zeros
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import WISE, Wise
+from lowering.symbols import is_symbol
 from lowering.values import RowCounts, SelectedRows, concrete
 
 
@@ -54,7 +55,7 @@ def ints(values: Any, what: str) -> list[int]:
     """Host integers from a tensor of integers; ``RowSize`` for counts of rows."""
     if isinstance(values, RowCounts):
         return sizes_of(values)
-    return [int(v) for v in concrete(values, what).reshape(-1)]
+    return [v if is_symbol(v) else int(v) for v in concrete(values, what).reshape(-1).tolist()]
 
 
 def shape_from(attr: Sequence[int], tensor: Any = None, tensors: Sequence[Any] | None = None, what: str = "shape"):
@@ -90,7 +91,7 @@ def declared_shape(op: Any, var_of: Any, attr: str, tensor: str, tensors: str) -
 
 def concrete_scalar(value: Any, what: str) -> Any:
     """The one element of a tensor as a Python number."""
-    return concrete(value, what).reshape(-1)[0].item()
+    return concrete(value, what).reshape(-1).item(0)
 
 
 def add_repeated_rows(x: SelectedRows) -> tuple[SelectedRows, Any]:

@@ -1009,3 +1009,20 @@ case("dot_rows", lambda p, x, y: p.dot(x, y), x=X23, y=values(2, 3, seed=1))
 case("sum_of_booleans", lambda p, x: [p.sum(x > 0), p.sum(x > 0, 1, keepdim=True)], False, x=X23)
 for _number, _kind in enumerate(("sum", "mean", "none")):
     case(f"identity_loss_{_kind}", lambda p, x, n=_number: p.incubate.identity_loss(x, n), x=X23)
+
+# ---- windows beyond the padding, sums of integers ----
+
+for _exclusive in (True, False):
+    for _padding in (0, 1):
+        case(
+            f"avg_pool_ceil_{_exclusive}_{_padding}",
+            lambda p, x, e=_exclusive, n=_padding: p.nn.functional.avg_pool2d(x, 3, 2, n, True, e),
+            x=values(1, 1, 6, 5),
+        )
+case("avg_pool_3d_ceil", lambda p, x: p.nn.functional.avg_pool3d(x, 3, 2, 1, True, False), x=values(1, 1, 4, 6, 5))
+case(
+    "sum_of_integers",
+    lambda p, x: [p.sum(x), p.sum(x, 1), p.sum(x, dtype="int64"), p.sum(x, dtype="float32"), p.prod(x, 0)],
+    False,
+    x=numbers(2, 3, dtype="int32"),
+)

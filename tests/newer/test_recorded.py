@@ -71,6 +71,15 @@ def run(program: pb.ProgramDesc, names: dict[str, str]) -> dict[str, list[np.nda
     return {name: [next(rest) for _ in fetches_of(name)] for name in names}
 
 
+@pytest.mark.parametrize("name", ["multiclass_nms3", "matrix_nms", "generate_proposals_v2"])
+def test_boxes_are_counted_beside_them(name: str) -> None:
+    """Paddle 2 gives the number of boxes in each image, and no LoD: their rows are NumPy arrays without further ado."""
+    feeds = {key[5:]: value for key, value in recorded()[name].items() if key.startswith("feed/")}
+    program = fluid.Program.parse_from_string(program_of(name).SerializeToString())
+    for value in fluid.Executor(fluid.CPUPlace()).run(program, feeds, fetches_of(name), scope=fluid.Scope()):
+        assert isinstance(value, np.ndarray)
+
+
 def recorded_gradients() -> set[str]:
     """The ops whose gradient ops Paddle ran in a recording."""
     ops = (op.type for name in recorded() for block in program_of(name).blocks for op in block.ops)

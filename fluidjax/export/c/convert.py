@@ -102,8 +102,13 @@ def files_of(
     return found
 
 
-def draw_feeds(program: Program, feeds: Sequence[str], batch: int, rows: int | None) -> dict[str, Feed]:
-    """Random values for each input; integers are 0 or 1, since they are often ids."""
+def draw_feeds(
+    program: Program, feeds: Sequence[str], batch: int, rows: int | None, length: int | None = None
+) -> dict[str, Feed]:
+    """Random values for each input; integers are 0 or 1, since they are often ids.
+
+    Open dims are ``batch``; those after the first ``length``, if it is given.
+    """
     rng, block = np.random.default_rng(0), program.global_block()
     each = max((rows or 16 * batch) // batch, 1)
     same: list[int] = []  # all ragged inputs share their lengths, because ops expect sequences to match
@@ -116,7 +121,7 @@ def draw_feeds(program: Program, feeds: Sequence[str], batch: int, rows: int | N
             same = same or [int(n) for n in rng.integers(1, each + 1, batch)]
             lengths.append(same)
         total = sum(lengths[-1]) if levels else batch
-        shape = tuple(total if at == 0 and n < 0 else batch if n < 0 else n for at, n in enumerate(var.shape))
+        shape = tuple(n if n >= 0 else total if at == 0 else length or batch for at, n in enumerate(var.shape))
         dtype = to_numpy(int(var.dtype))
         check_size(prod(shape) * np.dtype(dtype).itemsize, MOST_INPUT)
         whole = np.dtype(dtype).kind != "f"

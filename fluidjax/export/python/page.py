@@ -21,6 +21,7 @@ from fluidjax.export.python import arithmetic, arrays, control
 from fluidjax.export.python.functions import RULES, Names, large
 from fluidjax.export.python.module import Module, quoted
 from fluidjax.export.python.texts import ATOM, Expr, identifier, is_size, lines_of
+from lowering import symbols
 from lowering.engine.runner import Runner
 from lowering.engine.x64 import with_x64
 from lowering.program import OpView
@@ -41,7 +42,7 @@ class _Named(Runner):
 
 def _named(name: str, leaf: Any) -> Any:
     plain = isinstance(leaf, jax.core.Tracer) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return checkpoint_name(leaf, name) if plain else leaf
+    return symbols.same(checkpoint_name(leaf, name), leaf) if plain else leaf
 
 
 @dataclass

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
+
+from lowering.symbols import is_symbol
 
 # Precedence levels, loosest first.
 CHOICE, COMPARE, OR, XOR, AND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = range(11)
@@ -73,7 +76,24 @@ def is_fixed(value: Any) -> bool:
     """Whether a parameter's sizes contain no symbol."""
     if isinstance(value, (tuple, list)):
         return all(is_fixed(v) for v in value)
-    return is_size(value) or not hasattr(value, "_to_single_term") and type(value).__name__ != "_DimExpr"
+    return not is_symbol(value)
+
+
+class _Operators(ast.NodeTransformer):
+    """JAX's calls in the text of a symbol, as Python's operators."""
+
+    _NAMES: ClassVar[dict[str, type[ast.operator]]] = {"floordiv": ast.FloorDiv, "mod": ast.Mod}
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """``floordiv(a, 2)`` is ``a // 2``."""
+        self.generic_visit(node)
+        kind = self._NAMES.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        return ast.BinOp(node.args[0], kind(), node.args[1]) if kind else node
+
+
+def symbol_text(size: Any) -> str:
+    """A symbolic size as Python."""
+    return ast.unparse(_Operators().visit(ast.parse(str(size).replace("^", "**"), mode="eval")))
 
 
 def literal(value: Any) -> str:
@@ -95,6 +115,8 @@ def literal(value: Any) -> str:
         return repr(value.name.lower())
     if isinstance(value, (float, np.floating)):
         return number_text(value)
+    if is_symbol(value):
+        return symbol_text(value)
     return str(value) if not isinstance(value, str) else repr(value)
 
 

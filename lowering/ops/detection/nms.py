@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from lowering.ops.detection.match import host
-from lowering.program import VarInfo
+from lowering.program import PADDLE_2, VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, data_of, exact
 
@@ -263,12 +263,14 @@ def matrix_nms(
     normalized: bool = True,
     use_gaussian: bool = False,
     gaussian_sigma: float = 2.0,
+    ctx,
 ):
     """NMS by decayed scores: s_i min_j f(iou_ij) / f(max_k iou_jk) over better j.
 
     f(x) = 1 - x, or exp(-sigma x^2) with ``use_gaussian``.
 
-    Rows (label, decayed score, box) above ``post_threshold``, best first, one LoD level. Runs on the host.
+    Rows (label, decayed score, box) above ``post_threshold``, best first, with one LoD level, which Paddle 2 replaces
+    by RoisNum. Runs on the host.
     """
     sigma = gaussian_sigma if use_gaussian else None
     rows, index, offsets = [], [], [0]
@@ -289,7 +291,10 @@ def matrix_nms(
         offsets.append(len(rows))
     lod = (np.asarray(offsets, np.int32),)
     data = np.asarray(rows, data_of(bboxes).dtype).reshape(-1, data_of(bboxes).shape[-1] + 2)
-    return LoDArray(data, lod), LoDArray(np.asarray(index, np.int32).reshape(-1, 1), lod), counts(lod)
+    at = np.asarray(index, np.int32).reshape(-1, 1)
+    if ctx.release >= PADDLE_2:
+        return data, at, counts(lod)
+    return LoDArray(data, lod), LoDArray(at, lod), counts(lod)
 
 
 def counts(lod: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -40,11 +40,11 @@ def multiclass_nms3(
     keep_top_k: int,
     normalized: bool = True,
 ):
-    """``multiclass_nms2`` with NmsRoisNum [N], the number of boxes kept in each image; RoisNum [N] replaces the LoD."""
+    """``multiclass_nms2`` with NmsRoisNum [N], the number of boxes kept in each image, and RoisNum [N] for LoD."""
     options = {"threshold": nms_threshold, "eta": nms_eta, "normalized": normalized}
     args = (background_label, score_threshold, nms_top_k, keep_top_k)
     out, index = with_index(by_image(bboxes, rois_num), by_image(scores, rois_num), *args, **options)
-    return out, index, counts(out.lod)
+    return out.data, index.data, counts(out.lod)
 
 
 @op(out="KeepBoxesIdxs", diff="", lod=None, kind="host")

@@ -129,4 +129,4 @@ def generate_proposals_v2(
     options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta, "pixel": pixel}
     options["large_enough"] = partial(_large_enough_v2, min_size=min_size, pixel=pixel)
     rois, probs = _of_images(scores, bbox_deltas, im_shape, anchors, variances, **options, spare=True)
-    return rois, probs, np.diff(rois.lod[0]).astype(np.int32)
+    return rois.data, probs.data, np.diff(rois.lod[0]).astype(np.int32)

@@ -15,6 +15,7 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine.infer_rules import Out, by_rule
+from lowering.program import PADDLE_2
 from lowering.registry import MASKED, OpDef, op
 from lowering.values import LoDArray, Meta, row_mask
 
@@ -60,6 +61,14 @@ def _reduced(shapes: Any, attr: Callable[[str], Any]) -> Any:
 IN_ITS_TYPE = by_rule(_reduced)  # the inference of a reduction that leaves floating numbers in their type
 
 
+def _declared(x: LoDArray, number: int, ctx: Any) -> int:
+    """The data type to reduce in: Paddle 2 sums integers as int64 without an attribute that says so."""
+    if number >= 0 or ctx.release < PADDLE_2 or not jnp.issubdtype(x.dtype, jnp.integer):
+        return number
+    out = ctx.out_var("Out")
+    return number if out is None else out.dtype
+
+
 def reduction(**options: Any) -> Callable[[Callable[..., Any]], OpDef]:
     """Register a function of (X, dims to reduce, keep_dim, out_dtype) as an op with the attributes of reductions."""
 
@@ -72,9 +81,10 @@ def reduction(**options: Any) -> Callable[[Callable[..., Any]], OpDef]:
             reduce_all: bool = False,
             in_dtype: int = -1,
             out_dtype: int = -1,
+            ctx,
         ):
             axes = reduced_axes(x.data.ndim, dim, reduce_all)
-            return _finish(fn(x, axes, keep_dim, out_dtype), x, axes)
+            return _finish(fn(x, axes, keep_dim, _declared(x, out_dtype, ctx)), x, axes)
 
         rule.__doc__, rule.__module__ = fn.__doc__, fn.__module__
         return op(fn.__name__, **OPTIONS, **options)(rule)

@@ -1,7 +1,8 @@
 """pool2d, pool3d, the max pools that return indices, unpool and spp.
 
 Window i along an axis covers rows i * stride - pad ... + ksize; the number of windows is
-`windows.count`. `exclusive` averages divide by the number of rows actually in the window.
+`windows.count`. `exclusive` averages divide by the number of rows actually in the window; others by ksize, in a
+program of Paddle 2 by the rows of it that are in the input or its padding, which `ceil_mode` reaches beyond.
 """
 
 import math
@@ -16,7 +17,9 @@ from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.nn.conv_kernels import resolve_padding
 from lowering.ops.nn.pool_kernels import Axis, adaptive_axis
+from lowering.program import PADDLE_2
 from lowering.registry import WISE, op
+from lowering.symbols import is_symbol
 from lowering.values import Meta
 
 
@@ -37,7 +40,7 @@ def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive
 
 def _at_least_lowest(x, axes):
     """A box that lies in the padding as a whole has the maximum -FLT_MAX, whatever the dtype."""
-    if all((axis.counts() > 0).all() for axis in axes):
+    if not any(is_symbol(axis.size) for axis in axes) and all((axis.counts() > 0).all() for axis in axes):
         return x
     return jnp.maximum(x, jnp.asarray(-np.finfo(np.float32).max, x.dtype))
 
@@ -61,42 +64,43 @@ def max_pool_grad(x, out, d_out, axes):
     return d_out
 
 
-def _divisor(axes, exclusive, dtype):
+def _divisor(axes, exclusive, dtype, release):
     """Number of rows averaged in each box, broadcastable to the output."""
-    adaptive = any(not isinstance(a, Axis) for a in axes)
-    if not (exclusive or adaptive):
+    inside = exclusive or any(not isinstance(a, Axis) for a in axes)
+    if not inside and (release < PADDLE_2 or not any(a.beyond for a in axes)):
         return jnp.asarray(math.prod(a.k for a in axes), dtype)
     counts = jnp.ones((1,) * len(axes), dtype)
     for dim, axis in enumerate(axes):
-        counts *= jnp.asarray(axis.counts(), dtype).reshape([-1 if d == dim else 1 for d in range(len(axes))])
+        rows = axis.counts() if inside else axis.counts(axis.low)
+        counts *= jnp.asarray(rows, dtype).reshape([-1 if d == dim else 1 for d in range(len(axes))])
     return counts
 
 
-def avg_pool(x, axes, exclusive):
+def avg_pool(x, axes, exclusive, release=0):
     """Means over boxes."""
-    divisor = _divisor(axes, exclusive, x.dtype)
+    divisor = _divisor(axes, exclusive, x.dtype, release)
     for dim in reversed(range(len(axes))):
         x = kernels.sum_axis(x, dim + 2, axes[dim])
     return x / divisor
 
 
-def avg_pool_grad(d_out, axes, exclusive):
+def avg_pool_grad(d_out, axes, exclusive, release=0):
     """Each box's gradient divided over its rows."""
-    d_out = d_out / _divisor(axes, exclusive, d_out.dtype)
+    d_out = d_out / _divisor(axes, exclusive, d_out.dtype, release)
     for dim, axis in enumerate(axes):
         d_out = kernels.sum_axis_grad(d_out, dim + 2, axis)
     return d_out
 
 
-def _pool(x, pooling_type, exclusive, data_format, ksize, strides, paddings, **options):
+def _pool(x, pooling_type, exclusive, data_format, release, ksize, strides, paddings, **options):
     x = channel_first(x, data_format)
     axes = pool_axes(x.shape[2:], ksize, strides, paddings, **options)
-    out = max_pool(x, axes) if _is_max(pooling_type) else avg_pool(x, axes, exclusive)
+    out = max_pool(x, axes) if _is_max(pooling_type) else avg_pool(x, axes, exclusive, release)
     return channel_back(out, data_format)
 
 
 def _pool_grad(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
-               data_format, padding_algorithm):  # fmt: skip
+               data_format, padding_algorithm, ctx):  # fmt: skip
     x, out, d_out = (channel_first(v, data_format) for v in (x, out, d_out))
     axes = pool_axes(
         x.shape[2:], ksize, strides, paddings, global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode,
@@ -105,7 +109,7 @@ def _pool_grad(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, p
     if _is_max(pooling_type):
         dx = max_pool_grad(x, out, d_out, axes)
     else:
-        dx = avg_pool_grad(d_out, axes, exclusive)
+        dx = avg_pool_grad(d_out, axes, exclusive, ctx.release)
     return channel_back(dx, data_format)
 
 
@@ -144,11 +148,12 @@ def pool2d(
     data_format: str = "NCHW",
     is_test: bool = False,
     padding_algorithm: str = "EXPLICIT",
+    ctx,
 ):
     """Out = max or mean of X over windows along two spatial axes."""
     return _pool(
-        x, pooling_type, exclusive, data_format, ksize, strides, paddings, global_pooling=global_pooling,
-        adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
+        x, pooling_type, exclusive, data_format, ctx.release, ksize, strides, paddings, adaptive=adaptive,
+        global_pooling=global_pooling, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
     )  # fmt: skip
 
 
@@ -169,11 +174,12 @@ def pool3d(
     ceil_mode: bool = False,
     data_format: str = "NCDHW",
     padding_algorithm: str = "EXPLICIT",
+    ctx,
 ):
     """Out = max or mean of X over windows along three spatial axes."""
     return _pool(
-        x, pooling_type, exclusive, data_format, ksize, strides, paddings, global_pooling=global_pooling,
-        adaptive=adaptive, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
+        x, pooling_type, exclusive, data_format, ctx.release, ksize, strides, paddings, adaptive=adaptive,
+        global_pooling=global_pooling, ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
     )  # fmt: skip
 
 

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.symbols import is_symbol
+
 UNROLL = 16
 
 
@@ -32,19 +34,30 @@ class Axis:
         return (self.out - 1) * self.stride + self.k - self.low - self.size
 
     @property
+    def beyond(self) -> bool:
+        """Whether the last window may reach past as many rows of padding as there are before the first."""
+        return is_symbol(self.high) or self.high > self.low
+
+    @property
     def whole(self) -> bool:
         """One window that is the whole axis."""
         return self.out == 1 and self.k == self.size and self.low == 0
+
+    @property
+    def long(self) -> bool:
+        """Windows of more rows than are worth a tap each."""
+        return is_symbol(self.k) or self.k > UNROLL
 
     @property
     def tiled(self) -> bool:
         """Windows side by side that cover the axis exactly."""
         return self.stride == self.k and self.low == 0 and self.out * self.k == self.size
 
-    def counts(self) -> np.ndarray:
-        """Rows of the input in each window."""
-        start = np.arange(self.out) * self.stride - self.low
-        return np.minimum(start + self.k, self.size) - np.maximum(start, 0)
+    def counts(self, around: int = 0) -> np.ndarray:
+        """Rows in each window, of the input and of ``around`` more at each of its ends."""
+        xp = jnp if is_symbol(self.size) else np
+        start = xp.arange(self.out) * self.stride - self.low
+        return xp.minimum(start + xp.asarray(self.k), xp.asarray(self.size + around)) - xp.maximum(start, -around)
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,7 @@ def _untile(x, dim):
 def max_axis(x: jax.Array, dim: int, axis) -> jax.Array:
     """The largest row of each window."""
     lowest = np.array(-np.inf, x.dtype)
-    if isinstance(axis, Axis) and axis.k > UNROLL:
+    if isinstance(axis, Axis) and axis.long:
         if axis.tiled:
             return _tile_view(x, dim, axis).max(axis=dim + 1)
         return _reduce_window(x, dim, axis, lowest, lax.max)
@@ -135,7 +148,7 @@ def sum_axis(x: jax.Array, dim: int, axis) -> jax.Array:
     """The sum of each window."""
     if isinstance(axis, AdaptiveAxis):
         return _apply_matrix(x, dim, axis.matrix())
-    if axis.k > UNROLL:
+    if axis.long:
         if axis.tiled:
             return _tile_view(x, dim, axis).sum(axis=dim + 1)
         return _reduce_window(x, dim, axis, np.zeros((), x.dtype), lax.add)
@@ -175,7 +188,7 @@ def sum_axis_grad(dy: jax.Array, dim: int, axis) -> jax.Array:
         shape = list(view.shape)
         shape[dim + 1] = axis.k
         return _untile(jnp.broadcast_to(view, shape), dim)
-    if axis.k > UNROLL:
+    if axis.long:
         starts = np.arange(axis.out) * axis.stride - axis.low
         rows = np.arange(axis.size)[:, None]
         return _apply_matrix(dy, dim, (rows >= starts) & (rows < starts + axis.k))
@@ -207,7 +220,7 @@ def max_axis_grad(x: jax.Array, y: jax.Array, dy: jax.Array, dim: int, axis) -> 
 
 def _tiled_max_grad(x, y, dy, dim, axis: Axis):
     view = _tile_view(x, dim, axis)
-    if axis.k > UNROLL:
+    if axis.long:
         found = jnp.argmax(view, axis=dim + 1).astype(jnp.int32)
     else:
         found = first_tap(x, y, dim, axis)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lowering.errors import SizeError
+from lowering.symbols import is_symbol
 
 Pads = tuple[int, int]
 
@@ -22,17 +23,17 @@ def count(size: int, k: int, stride: int, pads: Pads, dilation: int = 1, *, ceil
         SizeError: not even one window.
     """
     room = size + sum(pads) - extent(k, dilation) + (stride - 1 if ceil_mode else 0)
-    found = 1 + (room // stride if room >= 0 else -(-room // stride))
+    found = 1 + (room // stride if is_symbol(room) or room >= 0 else -(-room // stride))
     return at_least_one(found, size, f"windows of {extent(k, dilation)} rows in steps of {stride}, padding {pads}")
 
 
 def at_least_one(found: int, size: int, what: str) -> int:
-    """``found``, the rows that an op makes of ``size`` ones.
+    """``found``, the rows that an op makes of ``size`` ones. A symbol's are checked where it gets its number.
 
     Raises:
         SizeError: there are none.
     """
-    if found < 1:
+    if not is_symbol(found) and found < 1:
         raise SizeError(
             f"{size} rows are too few for {what}: expected at least one row to come out, received {found};"
             " make the input or the padding larger, or the windows smaller",

@@ -8,6 +8,7 @@ from math import ceil, prod
 import jax.numpy as jnp
 import numpy as np
 
+from lowering import symbols
 from lowering.dtypes import FP32, to_numpy
 from lowering.engine.call import FOLD_LIMIT
 from lowering.engine.checks import Demand
@@ -62,7 +63,7 @@ def fill_constant(
         return into_declared(with_rows(whole, dims), ctx, dims[0] if dims else 1)
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
     # What is known on the host anyway need not go to the device and back.
-    small = prod(dims) <= FOLD_LIMIT
+    small = not any(map(symbols.is_symbol, dims)) and prod(dims) <= FOLD_LIMIT
     whole = np.full(dims, fill, kind) if small else full(dims, fill, kind)
     return into_declared(with_rows(whole, dims), ctx, dims[0] if dims else 1)
 
@@ -150,7 +151,7 @@ def assign_value(
 def shape(input: Meta):
     """Out = the shape of Input, int32."""
     if input.nrows is None:
-        return np.asarray(input.shape, np.int32)
+        return symbols.tensor(input.shape, np.int32)
     return shape_counts(input.shape, input.nrows, np.int32)
 
 
@@ -158,7 +159,7 @@ def shape(input: Meta):
 def size(input: Meta):
     """Out[1] = the number of elements of Input, int64."""
     if input.nrows is None:
-        return np.asarray([prod(input.shape)], np.int64)
+        return symbols.tensor([prod(input.shape)], np.int64)
     return RowCounts(input.nrows, input.shape[0], (prod(input.shape[1:]),), (0,), (1,), np.dtype(np.int64))
 
 
@@ -185,6 +186,8 @@ def range_(start, end: Sizes, step):
     if isinstance(end, RowCounts):
         return _numbered(start, end, step)
     first, last, by = (concrete_scalar(v, "range: Start, End and Step") for v in (start, end, step))
+    if symbols.is_symbol(last):
+        return (first + by * jnp.arange(-((int(first) - last) // int(by)))).astype(kind)
     count = max(0, ceil((last - first) / by))
     return (first + by * np.arange(count)).astype(kind)
 

@@ -14,6 +14,7 @@ from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import PADDLE_2, VarInfo
 from lowering.registry import MASKED, Sizes, Value, Wise, op
+from lowering.symbols import is_symbol
 from lowering.values import LoDArray, Meta, RowCounts, TensorArray, data_of, is_concrete
 
 # --- slice -------------------------------------------------------------------------------------------------------
@@ -45,6 +46,9 @@ def _number(value: Any) -> Any:
 
 def _one_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
     """x[start:end] along an axis. A traced start is possible where one element is taken."""
+    bounds = (start, end) if not single else (start,)
+    if any(map(is_symbol, (x.shape[axis], *bounds))) and all(isinstance(b, int) or is_symbol(b) for b in bounds):
+        return _open_slice(x, axis, start, end, single)
     if isinstance(start, int) and (isinstance(end, int) or single):
         first, last = _span(x.shape[axis], start, end if isinstance(end, int) else start + 1)
         return jax.lax.slice_in_dim(x, first, last, axis=axis)
@@ -52,6 +56,14 @@ def _one_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
         raise NeedsConcrete("slice: the bounds of an axis that is kept")
     at = jnp.where(start < 0, start + x.shape[axis], start)
     return jax.lax.dynamic_slice_in_dim(x, at, 1, axis=axis)
+
+
+def _open_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
+    """x[start:end] along an axis whose size or bounds are symbols."""
+    if single:
+        at = start + x.shape[axis] if isinstance(start, int) and start < 0 else start
+        return jax.lax.dynamic_slice_in_dim(x, at, 1, axis=axis)
+    return x[(slice(None),) * axis + (slice(start, end),)]
 
 
 def _cut(x, axes, starts, ends, decrease_axis):
@@ -200,6 +212,8 @@ def _stride(n: int, start: int, end: int, step: int, newer: bool = False) -> sli
     NumPy and Paddle 2 (``newer``) step from the start, which gives others unless ``start - end`` is one more than a
     multiple of the step.
     """
+    if is_symbol(n) and step > 0:
+        return slice(start, end, step)
     whole = end == -1 and step < 0
     start = start + n if start < 0 else start
     end = end + n if end < 0 and not whole else end
