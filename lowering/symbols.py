@@ -1,7 +1,7 @@
 """Sizes that are symbols: what a program computes from the shape of a value whose dims are open.
 
 A function may be exported for sizes that only a later call knows. There ``shape`` gives traced numbers, and a rule that
-wants to know them (a target of ``reshape``, an end of ``range``) needs the expressions behind them. These are
+wants to know them (a target of ``reshape``, an end of ``range``) needs the expressions that they stand for. These are
 remembered beside the traced tensor, and followed through the ops that compute with sizes.
 """
 
@@ -58,23 +58,23 @@ def is_symbol(size: Any) -> bool:
 
 
 def known(value: Any) -> np.ndarray | None:
-    """The sizes behind a traced tensor, as an array of objects; None if there are none."""
+    """The sizes that a traced tensor stands for, as an array of objects; None if there are none."""
     found = _REMEMBERED.get(id(value))
     return found[1] if found is not None and found[0]() is value else None
 
 
 def any_known(values: Any) -> bool:
-    """Whether one of the values has sizes behind it."""
+    """Whether one of the values stands for sizes."""
     return bool(_REMEMBERED) and any(known(value) is not None for value in values)
 
 
 def tensor(sizes: Sequence[Any], dtype: Any) -> Any:
-    """Sizes as a tensor: known numbers where all are, else traced ones with the expressions behind them."""
+    """Sizes as a tensor: known numbers where all are, else traced ones that stand for the expressions."""
     return _tensor(_objects(sizes), dtype)
 
 
 def same(value: Any, source: Any) -> Any:
-    """``value``, whose elements are those of ``source``, with what is behind them."""
+    """``value``, whose elements are those of ``source`` and stand for the same."""
     sizes = known(source)
     return value if sizes is None else _remembered(value, sizes.reshape(value.shape))
 
@@ -84,21 +84,21 @@ def followed(run: Callable[[list[Any]], list[Any]], given: list[Any], results: l
 
     Args:
         run: the op, from values to results in the order of ``given`` and ``results``.
-        given: the values, some of which have sizes behind them.
+        given: the values, some of which stand for sizes.
         results: what the op has made of them.
     """
-    behind = [known(v) if known(v) is not None else v for v in given]
-    if not all(v is None or (isinstance(v, np.ndarray) and v.size <= _MOST) for v in behind):
+    sizes = [known(v) if known(v) is not None else v for v in given]
+    if not all(v is None or (isinstance(v, np.ndarray) and v.size <= _MOST) for v in sizes):
         return results
-    places = [i for i, v in enumerate(behind) if v is not None and v.dtype == object]
+    places = [i for i, v in enumerate(sizes) if v is not None and v.dtype == object]
     try:
         closed = jax.make_jaxpr(lambda *traced: run(_filled(given, places, traced)))(
             *(jax.ShapeDtypeStruct(given[i].shape, given[i].dtype) for i in places)
         )
-        found = _evaluated(closed.jaxpr, closed.consts, [behind[i] for i in places])
+        found = _evaluated(closed.jaxpr, closed.consts, [sizes[i] for i in places])
     except Exception:  # an op of which no expression follows has traced results, which may be all that is asked for
         return results
-    return [_expressed(result, sizes) for result, sizes in zip(results, found, strict=True)]
+    return [_expressed(result, symbols) for result, symbols in zip(results, found, strict=True)]
 
 
 def _filled(given: list[Any], places: list[int], traced: Sequence[Any]) -> list[Any]:

@@ -103,7 +103,7 @@ def test_symbols_are_written_as_python():
 
 
 def test_what_is_no_size_is_not_known():
-    """An op of floating-point numbers, or of what a feed holds, has no expression behind it."""
+    """An op of floating-point numbers, or of what a feed holds, stands for no expression."""
     found = {}
 
     def traced(x):
