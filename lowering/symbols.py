@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
-from jax.extend.core import Literal
 
 _REMEMBERED: dict[int, tuple[weakref.ref[Any], np.ndarray]] = {}  # by the identity of a tracer, which has no hash
 
@@ -41,8 +40,11 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "remainder": np.remainder,
     "copy": np.asarray,
 }
-_TRUNCATED = {"div": np.floor_divide, "rem": np.remainder}  # towards zero, which is the same where nothing is negative
-_FOLDS = {"reduce_sum": np.sum, "reduce_prod": np.prod}
+_TRUNCATED: dict[str, Callable[..., Any]] = {
+    "div": np.floor_divide,
+    "rem": np.remainder,
+}  # towards zero, which is the same where nothing is negative
+_FOLDS: dict[str, Callable[..., Any]] = {"reduce_sum": np.sum, "reduce_prod": np.prod}
 _MOVES = frozenset(
     "slice dynamic_slice concatenate reshape broadcast_in_dim squeeze expand_dims transpose rev gather".split()
 )
@@ -140,7 +142,7 @@ def _evaluated(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[n
     held: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
 
     def read(atom: Any) -> np.ndarray:
-        return np.asarray(atom.val if isinstance(atom, Literal) else held[atom])
+        return np.asarray(atom.val if hasattr(atom, "val") else held[atom])
 
     for eqn in jaxpr.eqns:
         held.update(zip(eqn.outvars, _results(eqn, [read(atom) for atom in eqn.invars]), strict=True))
