@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ import numpy as np
 # Bytes of the longest vector that is packed, and how many of them at most. A step that updates more of them takes
 # milliseconds anyway, and its compiled form would only grow.
 _SMALL, _MOST = 4096, 64
+# Vectors of one shape that are packed at most: more belong to layers that repeat, whose kernels XLA compiles once if
+# they are the same. Each slice of a packed vector makes its kernel another one.
+_ALIKE = 12
 # Bytes of an array beside which nothing is packed. XLA:CPU runs the steps of a program that do not depend on each other
 # at once; joined small updates finish last, on threads that the large update then lacks, and it takes twice as long.
 _LARGE = 1 << 20
@@ -52,8 +56,10 @@ class Buffers:
         """The buffers for these arrays; with ``pack=False``, or beside a large one, each is passed alone."""
         groups: dict[Any, list[int]] = {}
         pack = pack and all(array.nbytes <= _LARGE for array in arrays)
-        for i, array in enumerate(arrays if pack else ()):
-            if array.ndim == 1 and array.nbytes <= _SMALL:
+        small = {i: a for i, a in enumerate(arrays if pack else ()) if a.ndim == 1 and a.nbytes <= _SMALL}
+        alike = Counter((array.dtype, array.size) for array in small.values())
+        for i, array in small.items():
+            if array.size == 1 or alike[array.dtype, array.size] <= _ALIKE:
                 groups.setdefault(array.dtype, []).append(i)
         packs = tuple(tuple(g) for g in groups.values() if 1 < len(g) <= _MOST)
         packed = {i for group in packs for i in group}

@@ -277,6 +277,14 @@ def test_nothing_is_packed_beside_a_large_array():
     assert Buffers.of([*vectors, np.zeros(((1 << 18) + 1, 1), np.float32)]).packs == ()
 
 
+@pytest.mark.parametrize(("layers", "alone"), [(12, 0), (13, 13)])
+def test_vectors_of_layers_that_repeat_pass_alone(layers, alone):
+    """Slices of one vector would make a kernel of its own of each layer's."""
+    biases, powers = [np.zeros(16, np.float32)] * layers, [np.zeros(1, np.float32)] * 20
+    buffers = Buffers.of([*biases, *powers, np.zeros(5, np.float32)])
+    assert len(buffers.singles) == alone and [len(p) for p in buffers.packs] == [layers - alone + 21]
+
+
 def test_packing_by_dtype():
     arrays = [np.ones(3), np.ones(2, np.float32), np.ones((2, 2)), np.zeros(1), np.ones(5000), np.ones(1, np.int64)]
     packing = Buffers.of(arrays)
