@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fluidjax.launching.jobs import Member
 
-_PORT = 6070  # the first one of workers on several machines
+FIRST_PORT = 6070  # the first one of workers on several machines
 
 
 def free_ports(count: int) -> list[int]:
@@ -25,7 +25,7 @@ def endpoints(addresses: Sequence[str], devices: Sequence[str], first_port: int 
     if first_port is None and len(addresses) == 1:
         ports = free_ports(len(devices))
     else:
-        ports = [(first_port or _PORT) + i for i in range(len(devices))]
+        ports = [(first_port or FIRST_PORT) + i for i in range(len(devices))]
     return [f"{address}:{port}" for address in addresses for port in ports]
 
 

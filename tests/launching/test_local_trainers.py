@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 
 import pytest
 
-from fluidjax.paddle.distributed import utils
+from fluidjax.paddle.distributed import cloud_utils, launch, utils
 
 MACHINES = [["a:1", "a:2"], ["b:1", "b:2"]]
 
@@ -61,3 +62,48 @@ def test_one_that_fails_ends_the_others(tmp_path: Path) -> None:
 
 def test_free_ports_differ() -> None:
     assert len(utils.find_free_ports(3)) == 3
+
+
+def test_a_cluster_of_a_clouds_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"PADDLE_TRAINERS": "a,b", "POD_IP": "b", "PADDLE_TRAINER_ID": "1", "TRAINER_PORTS_NUM": "2"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+
+    def found(port: int | None = None, count: int = 2) -> tuple[list[str | None], list[int | None]]:
+        cluster, pod = cloud_utils.get_cloud_cluster("127.0.0.1", "127.0.0.1", port, list(range(count)))
+        return cluster.trainers_endpoints(), [trainer.rank for trainer in pod.trainers]
+
+    assert found() == (["a:6170", "a:6171", "b:6170", "b:6171"], [2, 3])
+    assert found(7000)[0][::2] == ["a:7000", "b:7000"]
+    monkeypatch.setenv("PADDLE_PORT", "8000")
+    assert found(7000)[0][::2] == ["a:8000", "b:8000"]
+    assert found(7000, 3)[0][::3] == ["a:7000", "b:7000"]  # there are ports for two
+    monkeypatch.setenv("DISTRIBUTED_TRAINER_ENDPOINTS", "a:1,a:2,b:3,b:4")
+    assert found(7000, 1) == (["a:1", "b:3"], [1])
+    monkeypatch.setenv("TRAINER_PORTS_NUM", "3")
+    with pytest.raises(AssertionError, match="3 .TRAINER_PORTS_NUM. for each of 2 machines"):
+        found()
+    monkeypatch.delenv("PADDLE_TRAINERS")
+    with pytest.raises(AssertionError, match="PADDLE_TRAINERS should not be None"):
+        found()
+    assert cloud_utils.get_trainers_num() == 1
+
+
+def test_devices_and_the_cluster_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert launch.get_gpus("4, 5") == ["4", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,4")
+    assert launch.get_gpus("4,5") == [2, 1]
+    with pytest.raises(AssertionError, match="received 7"):
+        launch.get_gpus("4,7")
+
+    def found(**told: object) -> list[str | None]:
+        options = {"cluster_node_ips": "a, b", "node_ip": "b", "started_port": None, "use_paddlecloud": False, **told}
+        cluster, pod = launch.get_cluster_from_args(argparse.Namespace(**options), ["0", "1"])
+        assert pod.addr == options["node_ip"]
+        return cluster.trainers_endpoints()
+
+    assert found() == ["a:6070", "a:6071", "b:6070", "b:6071"] and found(started_port=9)[-1] == "b:10"
+    assert found(cluster_node_ips="b", use_paddlecloud=True) == ["b:6070", "b:6071"]
+    with pytest.raises(ValueError, match="name this machine there"):
+        found(node_ip="c")

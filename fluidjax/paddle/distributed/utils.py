@@ -118,7 +118,7 @@ class TrainerProc:
 
 
 def get_cluster(
-    node_ips: Sequence[str], node_ip: str, trainer_endpoints: list[Sequence[str]], selected_gpus: Sequence[Any]
+    node_ips: Sequence[str], node_ip: str, trainer_endpoints: Sequence[Sequence[str]], selected_gpus: Sequence[Any]
 ) -> tuple[Cluster, Pod]:
     """A cluster with a process for each device of each machine, and the machine of address ``node_ip`` in it.
 
