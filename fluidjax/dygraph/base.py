@@ -276,8 +276,9 @@ def grad(
     Raises EnforceNotMet if an input is not reached and `allow_unused` is False, or if an output has no gradient.
     """
     roots, wanted = _as_list(outputs, "outputs"), _as_list(inputs, "inputs")
-    for name, flag in (("retain_graph", retain_graph), ("create_graph", create_graph)):
-        if not isinstance(flag, bool) and (flag is not None or name == "create_graph"):
+    flags = {"create_graph": create_graph, "allow_unused": allow_unused, "only_inputs": only_inputs}
+    for name, flag in {**flags, "retain_graph": create_graph if retain_graph is None else retain_graph}.items():
+        if not isinstance(flag, bool):
             raise AssertionError(f"grad: {name} must be True or False, received {flag!r:.60}. Pass a bool.")
     if not only_inputs:
         raise AssertionError("only_inputs=False is not supported yet: expected True. Leave it out.")

@@ -372,6 +372,7 @@ def test_functional_dropout_obeys_the_tracer_and_the_layer_itself() -> None:
     assert set(np.unique(dg.Dropout(0.5)(x).numpy())) == {0.0, 1.0}  # made after eval: it trains
     layer.train()
     assert set(np.unique(layers.dropout(x, 0.5).numpy())) == {0.0, 1.0}
+    assert set(np.unique(layers.dropout(x, 0.5, is_test=True).numpy())) == {0.0, 1.0}  # as the layer's argument
 
 
 def test_batch_statistics_move_also_under_no_grad() -> None:
@@ -488,7 +489,10 @@ def test_an_output_whose_gradient_nothing_reads_has_none() -> None:
     assert parts[1].gradient() is None
 
 
-@pytest.mark.parametrize("wrong", [{"retain_graph": 1}, {"create_graph": 3}, {"grad_outputs": [1]}], ids=str)
+WRONG = [{"retain_graph": 1}, {"create_graph": 3}, {"allow_unused": 1}, {"only_inputs": 1}, {"grad_outputs": [1]}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_wrong_arguments_of_grad_are_refused(wrong: Any) -> None:
     x = leaf([1.0])
     with pytest.raises(AssertionError, match=next(iter(wrong))):

@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import records_gradients
 from fluidjax.base.older import without
-from fluidjax.framework import Variable, default_main_program
+from fluidjax.framework import Variable, default_main_program, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_dtype, check_type, check_variable_and_dtype
 
@@ -145,7 +145,8 @@ def dropout(
 
     Args:
         x: float32 or float64.
-        is_test: disable dropout (also set by ``clone(for_test=True)``, and in eager mode by ``eval()``).
+        is_test: disable dropout (also set by ``clone(for_test=True)``); ignored in eager mode, where ``eval()`` and
+            ``no_grad()`` decide.
         seed: makes the mask reproducible.
         dropout_implementation: "downgrade_in_infer" scales by 1 - dropout_prob at test time; "upscale_in_train"
             divides by it during training.
@@ -172,7 +173,7 @@ def dropout(
         outputs={"Out": [out], "Mask": [mask]},
         attrs={
             "dropout_prob": dropout_prob,
-            "is_test": is_test or not records_gradients(),
+            "is_test": (is_test and not in_dygraph_mode()) or not records_gradients(),
             "fix_seed": seed is not None,
             "seed": seed if seed is not None else 0,
             "dropout_implementation": dropout_implementation,
