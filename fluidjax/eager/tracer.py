@@ -368,7 +368,7 @@ class Tracer:
 
     def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
         """See ``VarBase.backward``."""
-        if root.stop_gradient or (root._place is not None and root._place[0].freed):
+        if root.stop_gradient or root._place is None or root._place[0].freed:  # of a leaf it changes nothing
             return
         if not self._pass_again(root, retain_graph):
             self._pass(root, retain_graph)

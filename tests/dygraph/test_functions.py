@@ -301,6 +301,18 @@ def test_results_that_a_layer_stops_gradients_at_are_stopped() -> None:
     assert (ordered.stop_gradient, places.stop_gradient) == (False, False)
 
 
+def test_smoothed_labels_have_gradients() -> None:
+    x = var([[0.0, 1.0]])
+    x.stop_gradient = False
+    layers.reduce_sum(layers.label_smooth(x, epsilon=0.25)).backward()
+    assert x.stop_gradient is False
+    assert x.gradient().tolist() == [[0.75, 0.75]]
+
+
+def test_scale_applies_its_activation() -> None:
+    assert numbers(layers.scale(var([-1.0, 2.0]), 3.0, act="relu")) == [0, 6]
+
+
 def test_the_counts_of_an_accuracy_are_named_before_it() -> None:
     first = int(var([1.0]).name.rsplit("_", 1)[1])
     fraction = layers.accuracy(var([[0.2, 0.8]]), var([[1]], "int64"))

@@ -172,6 +172,15 @@ def test_the_same_root_twice_is_silent() -> None:
     same(x.gradient(), [2, 4])
 
 
+def test_backward_of_what_no_op_made_changes_nothing() -> None:
+    x = leaf([1.0, 2.0])
+    x.backward()
+    assert x.gradient() is None
+    (x * 2.0).backward()
+    x.backward()
+    same(x.gradient(), [2, 2])
+
+
 def test_what_follows_from_a_used_root_begins_there() -> None:
     x = leaf([1, 1])
     y = x * 3.0

@@ -201,7 +201,8 @@ def label_smooth(
         raise ArgumentError(f"The value of epsilon must be between 0 and 1, received {epsilon}. Choose another.")
     check_variable_and_dtype(label, "label", FULL_FLOATS, "label_smooth")
     helper = LayerHelper("label_smooth", **locals())
-    label.stop_gradient = True
+    if not in_dygraph_mode():
+        label.stop_gradient = True
     out = helper.create_variable_for_type_inference(dtype)
     inputs = {"X": label, "PriorDist": prior_dist} if prior_dist else {"X": label}
     helper.append_op(type="label_smooth", inputs=inputs, outputs={"Out": out}, attrs={"epsilon": float(epsilon)})
