@@ -6,13 +6,22 @@ not.
 
 from __future__ import annotations
 
-from fluidjax.legacy import numpy_arrays, numpy_names, package_names, protobuf_stubs, python_names, unittest_numbers
+from fluidjax.legacy import (
+    numpy_arguments,
+    numpy_arrays,
+    numpy_names,
+    package_names,
+    protobuf_stubs,
+    python_names,
+    unittest_numbers,
+)
 
 
 def install() -> None:
     """Install everything, without warnings, leaving existing names alone. Idempotent."""
     python_names.install()
     numpy_names.install()
+    numpy_arguments.install()
     numpy_arrays.install()
     package_names.install()
     protobuf_stubs.install()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -89,9 +90,18 @@ def _accepts_ragged(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray
     return array
 
 
-_CHANGED = {"fromstring": fromstring, "array": _accepts_ragged(np.array), "asarray": _accepts_ragged(np.asarray)}
+_asarray, _array = _accepts_ragged(np.asarray), _accepts_ragged(np.array)
+
+
+@functools.wraps(np.array)
+def array(object: Any, dtype: Any = None, copy: Any = True, *args: Any, **kwargs: Any) -> np.ndarray:
+    """An array; ``copy=False`` copies where it is needed, and ``copy`` may be given by its position."""
+    return _array(object, dtype, *args, copy=copy or None, **kwargs)
+
+
+_CHANGED = {"fromstring": fromstring, "array": array, "asarray": _asarray}
 _FUNCTIONS = (alen, asfarray, asscalar, in1d, msort)
-_VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads}
+_VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads, "math": math, "typeDict": np.sctypeDict}
 
 
 def install() -> None:

@@ -45,6 +45,11 @@ assert np.fromstring(b'\\x01\\x02', 'uint8').tolist() == [1, 2] and np.fromstrin
 ragged = np.array([[1, 2], [3]])
 assert ragged.dtype == object and ragged.shape == (2,) and np.asarray([[1], []]).tolist() == [[1], []]
 assert np.array([[1, 2], [3, 4]], 'int32', copy=True).dtype == 'int32' and np.array(object=[1]).tolist() == [1]
+assert np.array([1], 'float32', copy=False).dtype == 'float32' and np.array(ragged[0], None, False).tolist() == [1, 2]
+assert np.array(array_ := np.ones(2), copy=False) is array_ and np.array(array_) is not array_
+assert np.reshape(np.arange(4), newshape=[2, 2]).shape == (2, 2) and np.math.sqrt(4) == 2 and np.typeDict['float32']
+assert np.percentile([1, 2, 4], 40, interpolation='lower') == 1 and np.quantile([1, 3], q=0.5) == 2
+assert np.vstack(map(np.array, [[1], [2]])).shape == (2, 1) and np.stack(iter(np.eye(3)), 1).shape == (3, 3)
 try:
     np.array([[1, 2], [3]], 'int64')
 except ValueError as error:

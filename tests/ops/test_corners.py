@@ -151,6 +151,8 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
         cells = fluid.data("c", [3, 2, 9, 6, 8])
         sizes = [fluid.layers.fill_constant([1], "int32", n) for n in (32, 16)]
         assert fluid.layers.resize_trilinear(cells, [*sizes, 8]).shape == (3, 2, -1, -1, 8)
+        planes = fluid.data("p", [None, 8, None, None])  # 8 x -1 x -1 values of a row: a weight of 8 rows, as in Fluid
+        assert fluid.layers.fc(planes, 3).shape == (-1, 3)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,11 @@ def _flat2(x, split: int):
 
 def _product(shapes, attr):
     x, y, split, columns = shapes["X"], shapes["Y"], attr("x_num_col_dims"), attr("y_num_col_dims")
-    inner = x[split:], y[:columns]
-    fits = min(*inner[0], *inner[1], *y) > 0 and prod(inner[0]) == prod(inner[1])
-    return {"Out": x[:split] + y[columns:]} if fits and 0 < split < len(x) and 0 < columns < len(y) else None
+    if not (0 < split < len(x) and 0 < columns < len(y) and min(y) > 0 and 0 not in x[split:]):
+        return None
+    known, rows = prod(d for d in x[split:] if d > 0), prod(y[:columns])
+    fits = rows % known == 0 if -1 in x[split:] else rows == known  # the run knows what unknown dims multiply to
+    return {"Out": x[:split] + y[columns:]} if fits else None
 
 
 @op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows=Wise("x"), infer=by_rule(_product))
