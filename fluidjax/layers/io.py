@@ -122,6 +122,7 @@ def py_reader(
     Returns a READER variable with methods: ``decorate_paddle_reader`` (batches of samples, also called
     ``decorate_sample_list_generator``), ``decorate_sample_generator``, ``decorate_batch_generator`` (also called
     ``decorate_tensor_provider``), ``start`` and ``reset``. Runs consume it from ``start()`` until EOFException.
+    ``thread`` is the thread that reads, None before the first ``start``; ``exited`` is True while ``reset`` ends it.
     """
     levels = [0] * len(shapes) if lod_levels is None else list(lod_levels)
     kinds = [to_var_type(dtype) for dtype in dtypes]
@@ -196,7 +197,18 @@ def _give_methods(reader: Variable, source: _QueueLoader) -> None:
 
         return decorate
 
+    def start() -> None:
+        source.loader.start()
+        reader.thread = source.loader.thread  # type: ignore[attr-defined]
+
+    def reset() -> None:
+        reader.exited = True  # type: ignore[attr-defined]
+        source.loader.reset()
+        reader.exited = False  # type: ignore[attr-defined]
+
     monkey_patch_reader_methods(reader)
+    reader.start, reader.reset = start, reset  # type: ignore[attr-defined]
+    reader.thread, reader.exited = None, False  # type: ignore[attr-defined]
     names = {
         "set_sample_list_generator": ("decorate_paddle_reader", "decorate_sample_list_generator"),
         "set_sample_generator": ("decorate_sample_generator",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -101,6 +102,11 @@ class GeneratorLoader(DataLoaderBase):
     def queue(self) -> Any:
         """The queue between the reading thread and the running one; None before the first pass."""
         return None if self._worker is None else self._worker.channel
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The thread that reads; None outside a pass."""
+        return None if self._worker is None else self._worker.thread
 
     # What to read.
 

@@ -66,7 +66,7 @@ class Prefetcher:
     """Iterates over ``source()`` in a thread, up to ``capacity`` items ahead.
 
     An error in the source is raised in the consumer, after the preceding items, as ``as_raised`` makes it. ``close``
-    stops the thread, and so does dropping the prefetcher, to which the thread (and ``source``) must hold no reference.
+    stops the ``thread``, and so does dropping the prefetcher, to which thread and ``source`` must hold no reference.
     """
 
     def __init__(
@@ -78,11 +78,9 @@ class Prefetcher:
         self.channel = Channel(capacity)
         self._as_raised = as_raised
         self._over = False
-        self._thread = threading.Thread(
-            target=_work, args=(source, self.channel), daemon=True, name="fluidjax-prefetch"
-        )
+        self.thread = threading.Thread(target=_work, args=(source, self.channel), daemon=True, name="fluidjax-prefetch")
         weakref.finalize(self, self.channel.close)
-        self._thread.start()
+        self.thread.start()
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -103,8 +101,8 @@ class Prefetcher:
     def close(self) -> None:
         """Stop the thread and wait for it to exit (a source that blocks forever is left to the daemon thread)."""
         self.channel.close()
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout=5)
+        if self.thread is not threading.current_thread():
+            self.thread.join(timeout=5)
 
 
 def _work(source: Callable[[], Iterable[Any]], channel: Channel) -> None:

@@ -144,7 +144,7 @@ def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> 
     if not padded:
         return None
     rule = definition.rows_rule(attrs, padded[0][1].data.ndim)
-    if rule is None and any(s.wants in ("array", "meta") for s, _ in padded):
+    if rule is None and (definition.kind == "plain" or any(s.wants in ("array", "meta") for s, _ in padded)):
         raise NeedsExact(f"op {definition.type} is not declared for padded rows")
     if isinstance(rule, Wise):
         _check_aligned(definition, values, padded, rule.params(definition))

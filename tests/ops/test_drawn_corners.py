@@ -252,3 +252,28 @@ def test_chunks_of_labels_below_zero_are_divided_as_in_c():
     labels = LoDArray(np.array([[-1], [0], [1], [-1], [2], [-1], [-1], [0]]), (np.array([0, 8]),))
     *_, inferred, labelled, correct = call("chunk_eval", labels, labels, num_chunk_types=2, chunk_scheme="IOB")
     assert (inferred, labelled, correct) == (6, 6, 6)
+
+
+def test_a_norm_to_clip_by_leaves_padding_out():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        clipped = fluid.layers.clip_by_norm(fluid.data("x", [None, 2], lod_level=1), 1.0)
+    rows = np.array([[3, 0], [0, 4], [0, 0]], F)
+    feed = {"x": fluid.create_lod_tensor(rows, [[2, 1]], fluid.CPUPlace())}
+    (found,) = fluid.Executor().run(program, feed, [clipped], return_numpy=False)
+    np.testing.assert_allclose(np.asarray(found), rows / 5, rtol=1e-6)
+    assert found.lod() == [[0, 2, 3]]
+
+
+def test_a_norm_is_of_what_was_cast():
+    x = LoDArray(np.full((5, 2), 1.9, F))
+    assert rule("frobenius_norm", x, dim=[0], out_dtype=3).tolist() == [2, 2]  # sqrt(5) of ones
+    assert rule("frobenius_norm", x, dim=[0], out_dtype=6).dtype == np.float64
+
+
+def test_labels_that_fit_but_are_never_reached_have_an_infinite_loss():
+    """Labels 1 1 do not fit into 2 frames. Labels 1 2 0 fit into 3, but need one more for the blank among them."""
+    for labels, frames, wanted in (([1, 1], 2, 0), ([1, 2, 0], 3, np.inf), ([1, 2, 0], 4, 4.394449)):
+        logits = LoDArray(np.zeros((frames, 3), F), (np.array([0, frames]),))
+        label = LoDArray(np.array(labels, np.int32)[:, None], (np.array([0, len(labels)]),))
+        np.testing.assert_allclose(call("warpctc", logits, label, blank=0)[1], [[wanted]], rtol=1e-6)

@@ -84,6 +84,7 @@ MIXING = [
     Case("expand", {"X": Rows()}, {"expand_times": [2, 1]}),
     Case("elementwise_add", {"X": Rows(), "Y": Dense((16, 3))}),
     Case("scatter", {"X": Rows(), "Ids": Dense((2,), below=3), "Updates": Dense((2, 3))}),
+    Case("merge_selected_rows", {"X": Rows()}),  # takes values as they are
 ]
 
 

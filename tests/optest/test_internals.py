@@ -167,6 +167,22 @@ def test_a_run_waits_for_the_thread_that_fills_the_queue() -> None:
     thread.join()
 
 
+def test_a_py_reader_tells_its_thread() -> None:
+    reader = fluid.layers.py_reader(2, [[-1, 3]], ["float32"], use_double_buffer=False)
+    assert (reader.thread, reader.exited) == (None, False)
+    seen = []
+
+    def batches():
+        yield [np.zeros((1, 3), "float32")]
+        seen.append((threading.current_thread(), reader.exited))
+
+    reader.decorate_batch_generator(batches)
+    reader.start()
+    reader.thread.join()
+    reader.reset()
+    assert (seen, reader.thread.is_alive(), reader.exited) == ([(reader.thread, False)], False, False)
+
+
 def test_ops_that_were_made_through_descs_run() -> None:
     x = fluid.data("x", [2, 2])
     out = fluid.layers.scale(x, 3.0)

@@ -33,6 +33,7 @@ class Lattice(NamedTuple):
         label: int32 [e], the class at each position; ``seq`` int32 [e] its sequence, ``at`` its place therein.
         inside: bool [e], whether a position is one (padded batches have others); ``skip``: reachable from ``at`` - 2.
         count: int32 [n], positions of each sequence; ``start`` int32 [n] the first of them.
+        needed: int32 [n], the least number of frames: one for each label, and one between two equal ones.
         frames: int32 [n], the number of frames; ``frame`` (sequence, step) -> row of the logits.
         steps: static bound of the frames.
     """
@@ -44,6 +45,7 @@ class Lattice(NamedTuple):
     skip: Array
     count: Array
     start: Array
+    needed: Array
     frames: Array
     first: Array
     stride: int
@@ -64,8 +66,12 @@ def _lattice(labels: Array, sizes: Array, begins: Array, starts: Array, count: i
     before = take(labels, begins[seq] + at // 2 - 1).astype(jnp.int32)
     odd = at % 2 == 1
     label = jnp.where(odd & inside, own, np.int32(blank))
-    skip = odd & (at > 1) & (own != before) & (own != blank)  # a label that is the blank cannot skip one
-    return Lattice(label, seq, at, inside, skip, 2 * sizes + 1, starts, **frames)
+    later = odd & (at > 1)
+    skip = later & (own != before) & (own != blank)  # a label that is the blank cannot skip one
+    needed = (sizes + jnp.zeros(sizes.shape, sizes.dtype).at[seq].add(later & inside & (own == before))).astype(
+        jnp.int32
+    )
+    return Lattice(label, seq, at, inside, skip, 2 * sizes + 1, starts, needed, **frames)
 
 
 def _ragged_lattice(logits: LoDArray, label: LoDArray, blank: int) -> Lattice:
@@ -173,7 +179,10 @@ def _occupancy(lat: Lattice, logp: Array, table: Array, like: Array) -> Array:
 
 
 def _loss_and_gradient(lat: Lattice, logits: Array, valid: Array) -> tuple[Array, Array]:
-    """(loss [n], its gradient [rows, classes]); both 0 where the labels do not fit into the frames."""
+    """(loss [n], its gradient [rows, classes]); both 0 where the labels do not fit into the frames.
+
+    Labels that fit, but are never reached for one of them is the blank, have an infinite loss.
+    """
     if not logits.shape[0]:  # no frames at all, hence no labels that fit
         return jnp.zeros(lat.frames.shape, logits.dtype), logits
     logp = jax.nn.log_softmax(logits, axis=1)
@@ -182,7 +191,8 @@ def _loss_and_gradient(lat: Lattice, logits: Array, valid: Array) -> tuple[Array
     possible = (like > _NEVER / 2) & (lat.frames > 0)
     counts = _occupancy(lat, logp, table, jnp.where(possible, like, 0))
     grad = jnp.where(valid & jnp.any(counts > 0, axis=1), 1, 0)[:, None] * jnp.exp(logp) - counts
-    return jnp.where(possible, -like, 0), grad
+    never = jnp.where(lat.needed <= lat.frames, jnp.inf, 0).astype(like.dtype)
+    return jnp.where(possible, -like, never), grad
 
 
 @op(out="WarpCTCGrad~ Loss", slots={"warpctc_grad": "WarpCTCGrad"}, rows=MASKED, lod=None, diff="logits",

@@ -254,19 +254,19 @@ def _infer_verdict(op, var_of):
     return outputs_like(op, "Out", VarInfo((1,)))
 
 
-@op(lod=None, diff="", infer=_infer_verdict)
+@op(lod=None, diff="", infer=_infer_verdict, rows=MASKED)
 def isfinite(x: Value):
     """Out[1] = whether every element of X is finite."""
     return jnp.all(jnp.isfinite(_numbers(x))).reshape(1)
 
 
-@op(lod=None, diff="", infer=_infer_verdict)
+@op(lod=None, diff="", infer=_infer_verdict, rows=MASKED)
 def isinf(x: Value):
     """Out[1] = whether any element of X is infinite."""
     return jnp.any(jnp.isinf(_numbers(x))).reshape(1)
 
 
-@op(lod=None, diff="", infer=_infer_verdict)
+@op(lod=None, diff="", infer=_infer_verdict, rows=MASKED)
 def isnan(x: Value):
     """Out[1] = whether any element of X is NaN."""
     return jnp.any(jnp.isnan(_numbers(x))).reshape(1)

@@ -7,14 +7,16 @@ from dataclasses import replace
 import jax.numpy as jnp
 
 from lowering.errors import Misfit
+from lowering.ops.math.reduction import masked
 from lowering.ops.optimizer.sparse import merge_rows
-from lowering.registry import Value, op
-from lowering.values import SelectedRows, data_of
+from lowering.ragged.rows import per_row
+from lowering.registry import MASKED, Value, op
+from lowering.values import LoDArray, SelectedRows
 
 _ANY_HEIGHT = 2**31 - 1
 
 
-@op(grad=None)
+@op(grad=None, rows=MASKED)
 def clip_by_norm(x: Value, *, max_norm: float):
     """Out = X * max_norm / norm if norm = sqrt(sum X^2) exceeds ``max_norm``, else X.
 
@@ -23,8 +25,10 @@ def clip_by_norm(x: Value, *, max_norm: float):
     if isinstance(x, SelectedRows):
         # Fluid merges rows without looking at the height, which a table that was never given one does not have.
         merged = merge_rows(replace(x, height=x.height or _ANY_HEIGHT))
-        return replace(merged, values=_scaled(merged.values, max_norm), height=x.height)
-    return _scaled(data_of(x), max_norm)
+        return replace(merged, values=_scaled(merged.values, merged.values, max_norm), height=x.height)
+    if isinstance(x, LoDArray):
+        return per_row(x, _scaled(x.data, masked(x, (0,), 0), max_norm))
+    return _scaled(x, x, max_norm)
 
 
 @clip_by_norm.fits
@@ -33,7 +37,7 @@ def _(*, max_norm):
         raise Misfit(f"max_norm must be above 0, received {max_norm}")
 
 
-def _scaled(x, max_norm: float):
-    norm = jnp.sqrt(jnp.sum(jnp.square(x)))
+def _scaled(x, counted, max_norm: float):
+    norm = jnp.sqrt(jnp.sum(jnp.square(counted)))
     under = norm <= max_norm  # not so for NaN, which has to show in every element
     return x * jnp.where(under, 1, max_norm / jnp.where(under, 1, norm)).astype(x.dtype)

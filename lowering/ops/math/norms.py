@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64, to_numpy
-from lowering.ops.math.reduction import OPTIONS, masked, reduced_axes, reduction, spread, to_input
+from lowering.ops.math.reduction import OPTIONS, cast, in_its_dtype, masked, reduced_axes, reduction, spread, to_input
 from lowering.ops.shared import off_rows
 from lowering.registry import Long, op
 from lowering.values import LoDArray
@@ -15,14 +15,15 @@ from lowering.values import LoDArray
 @reduction()
 def frobenius_norm(x, axes, keep_dim, out_dtype):
     """Out = sqrt of the sum of X * X over ``dim``."""
-    data = masked(x, axes, 0)
-    return jnp.sqrt(jnp.sum(data * data, axis=axes, keepdims=keep_dim))
+    data = cast(masked(x, axes, 0), out_dtype)
+    return jnp.sqrt(jnp.sum(data * data, axis=axes, keepdims=keep_dim)).astype(data.dtype)
 
 
 @frobenius_norm.grad
-def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
+def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     axes = reduced_axes(x.data.ndim, dim, reduce_all)
-    return to_input(x.data / (spread(out, x, axes) + 1e-12) * spread(d_out, x, axes), x, axes)
+    grad = to_input(x.data / (spread(out, x, axes) + 1e-12) * spread(d_out, x, axes), x, axes)
+    return in_its_dtype(grad, x, d_out, in_dtype, out_dtype)
 
 
 def _all(x: LoDArray) -> tuple[int, ...]:

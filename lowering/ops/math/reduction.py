@@ -44,7 +44,7 @@ def _finish(out: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
     return x.with_data(out)
 
 
-def _cast(data: Any, number: int) -> Any:
+def cast(data: Any, number: int) -> Any:
     return data.astype(to_numpy(number)) if number >= 0 else data
 
 
@@ -106,7 +106,7 @@ def to_input(grad: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
     return x.with_data(grad)
 
 
-def _in_dtype(grad: Any, x: LoDArray, d_out: Any, in_dtype: int, out_dtype: int) -> Any:
+def in_its_dtype(grad: Any, x: LoDArray, d_out: Any, in_dtype: int, out_dtype: int) -> Any:
     """The gradient of a reduction that casts has type ``in_dtype``, or Out's where only that is given (Fluid's has)."""
     if in_dtype < 0 and out_dtype < 0:
         return grad
@@ -150,7 +150,7 @@ def _(x: Meta, d_out):
 @reduction(infer=IN_ITS_TYPE)
 def reduce_sum(x, axes, keep_dim, out_dtype):
     """Out = sum of X over ``dim``; [1] when nothing is left. Booleans, which only Paddle 2 sums, count as int64."""
-    data = _cast(masked(x, axes, 0), out_dtype)
+    data = cast(masked(x, axes, 0), out_dtype)
     return _sum(data.astype(jnp.int64) if data.dtype == bool else data, axes, keep_dim)
 
 
@@ -162,13 +162,13 @@ def _sum(data, axis, keepdims):
 def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     like = _like(x)
     axes = reduced_axes(len(x.shape), dim, reduce_all)
-    return _in_dtype(to_input(spread(d_out, like, axes), like, axes), like, d_out, in_dtype, out_dtype)
+    return in_its_dtype(to_input(spread(d_out, like, axes), like, axes), like, d_out, in_dtype, out_dtype)
 
 
 @reduction(infer=IN_ITS_TYPE)
 def reduce_mean(x, axes, keep_dim, out_dtype):
     """Out = mean of X over ``dim``; integers truncate towards zero."""
-    data = _cast(masked(x, axes, 0), out_dtype)
+    data = cast(masked(x, axes, 0), out_dtype)
     total, count = _sum(data, axes, keep_dim), _count(x, axes)
     if jnp.issubdtype(data.dtype, jnp.integer):
         return jnp.sign(total) * (jnp.abs(total) // count)
@@ -181,7 +181,7 @@ def _(x: Meta, d_out: LoDArray, *, dim, reduce_all, in_dtype, out_dtype):
     axes = reduced_axes(len(x.shape), dim, reduce_all)
     grad = spread(d_out, like, axes)
     grad = to_input(grad / jnp.asarray(_count(like, axes), grad.dtype), like, axes)
-    return _in_dtype(grad, like, d_out, in_dtype, out_dtype)
+    return in_its_dtype(grad, like, d_out, in_dtype, out_dtype)
 
 
 def lowest(dtype: np.dtype) -> Any:
@@ -196,7 +196,7 @@ def highest(dtype: np.dtype) -> Any:
 
 def extremum(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray, axes, keep_dim, out_dtype) -> Any:
     """The extremum of no elements is the neutral number, as in Eigen; NumPy raises."""
-    data = _cast(masked(x, axes, neutral(x.dtype)), out_dtype)
+    data = cast(masked(x, axes, neutral(x.dtype)), out_dtype)
     initial = None if data.size else jnp.asarray(neutral(data.dtype), data.dtype)
     return fn(data, axis=axes, keepdims=keep_dim, initial=initial)
 
@@ -233,7 +233,7 @@ def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
 @reduction(infer=IN_ITS_TYPE)
 def reduce_prod(x, axes, keep_dim, out_dtype):
     """Out = product of X over ``dim``."""
-    data = _cast(masked(x, axes, 1), out_dtype)
+    data = cast(masked(x, axes, 1), out_dtype)
     return jnp.prod(data, axis=axes, keepdims=keep_dim, dtype=data.dtype)
 
 
