@@ -277,3 +277,9 @@ def test_labels_that_fit_but_are_never_reached_have_an_infinite_loss():
         logits = LoDArray(np.zeros((frames, 3), F), (np.array([0, frames]),))
         label = LoDArray(np.array(labels, np.int32)[:, None], (np.array([0, len(labels)]),))
         np.testing.assert_allclose(call("warpctc", logits, label, blank=0)[1], [[wanted]], rtol=1e-6)
+
+
+def test_a_cast_to_half_precision_rounds_to_the_nearest():
+    x = np.array([0.55504394, 1.0009, -1.0009, 2049.0, 70000.0], F)
+    (found,) = call("cast", x, in_dtype=5, out_dtype=4)
+    assert found.tolist() == [0.55517578125, 1.0009765625, -1.0009765625, 2048.0, np.inf]
