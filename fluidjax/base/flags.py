@@ -74,6 +74,7 @@ _KEPT: dict[str, Any] = {
 _OWN: dict[str, Any] = {
     "FLAGS_compilation_cache_dir": "",
     "FLAGS_eager_blocks": True,  # whether eager ops that repeat are compiled as one block
+    "FLAGS_eager_layers": True,  # whether calls of layers that only record ops are repeated without their Python
     "FLAGS_eager_numpy": True,  # whether small eager ops run on NumPy until compiling them pays
 }
 

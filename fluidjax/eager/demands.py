@@ -89,9 +89,21 @@ def within(limits: tuple[tuple[int, int], ...] | None, variables: Sequence[Any])
         return False
     for k, high in limits:
         array = variables[k]._value.array
-        if array.__class__ is not np.ndarray or not array.size or array.min() < 0 or array.max() >= high:
+        if array.__class__ is not np.ndarray or not is_below(array, high):
             return False
     return True
+
+
+def is_below(array: np.ndarray, high: int) -> bool:
+    """Whether all integers of a nonempty array are in [0, high)."""
+    if not array.size:
+        return False
+    if array.dtype.kind == "i":  # negative numbers become large ones
+        array = array.view(_UNSIGNED[array.dtype.itemsize])
+    return bool(np.maximum.reduce(array, axis=None) < high)
+
+
+_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def demand_of(kernel: Kernel, specs: tuple[Spec, ...]) -> DemandKernel | None:

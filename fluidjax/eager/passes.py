@@ -11,26 +11,29 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fluidjax.eager.bodies import CallNode, InnerNode
 from fluidjax.eager.pending import Recorder
 from fluidjax.eager.stretches import Mark, Source, Stretch, source_of, value_at
-from fluidjax.eager.tape import UNWANTED, OpNode, key_of
+from fluidjax.eager.tape import UNWANTED, OpNode, key_of, resolved
 from fluidjax.eager.values import Spec, Value
 
 
 class Visit(NamedTuple):
-    """What a pass finds at a node.
+    """What a pass finds at a node, that of an op or of a call (see ``bodies``).
 
     Attributes:
         plan, specs: of the node.
         edges: for each input that a gradient could flow to: its number, whether one does, the number of the node that
             created it (-1 for leaves), and the number of that node's output or of the leaf.
-        reads: ("i" or "o", k) for each input and output that the gradient reads.
+        reads: ("i" or "o", k) for each input and output that the gradient reads; of a call ("o", k) for each result.
+        inner: of a call, the numbers of the ops that are visited; True for an op.
     """
 
     plan: Any
     specs: list[Any]
     edges: tuple[tuple[int, bool, int, int], ...]
     reads: tuple[tuple[str, int], ...]
+    inner: Any = True
 
 
 class Gradient(NamedTuple):
@@ -71,10 +74,15 @@ class Known(NamedTuple):
         if nodes is None or not self.stretch.register(recorder, reads):
             return False
         variables = [root if at < 0 else nodes[at].inputs[i] for at, i, _, _, _ in reversed(self.gradients)]
-        for node in nodes:
-            node.passed = True
-            if not retain:  # as ``free`` does: a call for each node takes longer than the rest
-                node.freed, node.inputs, node.parents, node.saved = True, (), (), None
+        for node, visit in zip(nodes, self.visits, strict=True):
+            node.passed = visit.inner
+            if retain:
+                continue
+            node.freed, node.inputs, node.parents = True, (), ()  # as ``free`` does: calling it takes longer
+            if node.__class__ is OpNode:
+                node.saved = None
+            else:
+                node.held = []
         recorder.extend(self.stretch.end)
         self._give(recorder, reads, variables)
         return True
@@ -84,8 +92,11 @@ class Known(NamedTuple):
         nodes: list[Any] = [first, *[None] * (len(self.visits) - 1)]
         leaves: list[Any] = []
         last = None
-        for node, (plan, specs, edges, wanted) in zip(nodes, self.visits, strict=True):  # the list grows meanwhile
-            if node.__class__ is not OpNode or node.plan is not plan or node.specs != specs:
+        for node, (plan, specs, edges, wanted, _) in zip(nodes, self.visits, strict=True):  # the list grows meanwhile
+            kind = node.__class__
+            if (kind is not OpNode and kind is not CallNode) or node.plan is not plan or node.specs != specs:
+                return None
+            if kind is CallNode and node.places is not None:
                 return None
             if node.freed or (last is not None and node.order >= last):
                 return None
@@ -105,12 +116,13 @@ class Known(NamedTuple):
                     nodes[at] = place[0]
                 elif nodes[at] is not place[0]:
                     return None
-            for kind, k in wanted:
-                if kind == "i":
+            output = node.output if kind is OpNode else node.value
+            for which, k in wanted:
+                if which == "i":
                     held = inputs[k]._held
                     reads.append(held if held.__class__ is Value else inputs[k]._value)
                 else:
-                    reads.append(node.output(k))
+                    reads.append(output(k))
         return nodes if len(set(map(id, leaves))) == len(leaves) else None
 
     def _give(self, recorder: Recorder, reads: list[Any], variables: list[Any]) -> None:
@@ -151,46 +163,100 @@ class Watched:
 
     def known(self, nodes: Sequence[Any], found: dict[Any, tuple[Any, Any]]) -> Known | None:
         """The pass that ran over `nodes` and found gradients; None if it cannot be repeated."""
-        if any(node.__class__ is not OpNode or node.forward is not None for node in nodes):
+        if any(node.__class__ not in (OpNode, InnerNode) or node.forward is not None for node in nodes):
             return None
-        visits = _visits(nodes)
-        reads = [self.value]
-        for node, visit in zip(nodes, visits, strict=True):
-            reads += [node.inputs[k]._value if kind == "i" else node.output(k) for kind, k in visit.reads]
+        visited = _Visited(nodes)
+        reads = [self.value, *visited.reads]
         stretch = self.mark.stretch(reads)
-        gradients = None if stretch is None else self._gradients(nodes, found, reads)
-        return None if gradients is None else Known(self.place[1], visits, stretch, gradients)  # type: ignore[arg-type]
+        gradients = None if stretch is None else self._gradients(visited, found, reads)
+        k = visited.outer(self.place)[1]
+        return None if gradients is None else Known(k, visited.visits, stretch, gradients)  # type: ignore[arg-type]
 
-    def _gradients(self, nodes: Sequence[Any], found: Any, reads: list[Any]) -> list[Gradient] | None:
-        where = {key_of(self.root, self.place): (-1, 0)}
-        for n, node in enumerate(nodes):
-            for i, (var, place) in enumerate(zip(node.inputs, node.parents, strict=True)):
-                if place is not UNWANTED:
-                    where.setdefault(key_of(var, place), (n, i))
+    def _gradients(self, visited: _Visited, found: Any, reads: list[Any]) -> list[Gradient] | None:
+        where = {**visited.where, key_of(self.root, self.place): (-1, 0)}
         gradients = []
         for key, (_, grad) in found.items():
             made = self.mark.made(grad)
             source = None if made else source_of(grad, reads)
+            if key in visited.hidden and key not in where:
+                continue
             if key not in where or (source is None and not made):
                 return None
             gradients.append(Gradient(*where[key], grad.index, grad.spec, source))
         return gradients
 
 
-def _visits(nodes: Sequence[Any]) -> list[Visit]:
-    numbers = {id(node): n for n, node in enumerate(nodes)}
-    leaves: dict[int, int] = {}
-    visits = []
-    for node in nodes:
+class _Visited:
+    """The nodes of a pass, with the ops of a call as one.
+
+    Attributes:
+        visits: what the pass finds at each.
+        reads: the values that it reads there.
+        where: version of a variable -> (visit, input).
+        hidden: versions of variables that exist within calls only.
+    """
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        groups: dict[int, list[Any]] = {}
+        for node in nodes:
+            groups.setdefault(id(_outermost(node)), []).append(node)
+        self._numbers = {mark: n for n, mark in enumerate(groups)}
+        self._leaves: dict[int, int] = {}
+        self.visits: list[Visit] = []
+        self.reads: list[Any] = []
+        self.where: dict[Any, tuple[int, int]] = {}
+        self.hidden: set[Any] = set()
+        for n, group in enumerate(groups.values()):
+            self.visits.append(self._op(n, group[0]) if group[0].__class__ is OpNode else self._call(n, group))
+
+    def outer(self, place: Any) -> tuple[int, int]:
+        """The number of the node at a place, and of its output; -1 for a node that the pass did not visit."""
+        node, k = resolved(place)
+        if node.__class__ is InnerNode:
+            outputs = [spot for _, spot in node.call.plan.outputs]
+            k = outputs.index((node.number, k)) if (node.number, k) in outputs else -1
+        return self._numbers.get(id(_outermost(node)), -1), k
+
+    def _op(self, n: int, node: Any) -> Visit:
         edges = []
         for i, (var, place) in enumerate(zip(node.inputs, node.parents, strict=True)):
-            flows = place is not UNWANTED and var._stop_gradient is False
-            if place is UNWANTED or (flows and place is not None and id(place[0]) not in numbers):
-                continue  # it gets no gradient
-            if not flows or place is None:
-                edges.append((i, flows, -1, leaves.setdefault(id(var), len(leaves)) if flows else 0))
-            else:
-                edges.append((i, True, numbers[id(place[0])], place[1]))
+            edges += self._edge(n, i, var, place)
         reads = dict.fromkeys([s for step in node.plan.steps for s in step.sources if s[0] in ("i", "o")])
-        visits.append(Visit(node.plan, node.specs, tuple(edges), tuple(reads)))
-    return visits
+        self.reads += [node.inputs[k]._value if kind == "i" else node.output(k) for kind, k in reads]
+        return Visit(node.plan, node.specs, tuple(edges), tuple(reads))
+
+    def _edge(self, n: int, i: int, var: Any, place: Any) -> list[tuple[int, bool, int, int]]:
+        if place is UNWANTED:
+            return []
+        self.where.setdefault(key_of(var, place), (n, i))
+        flows = var._stop_gradient is False
+        at, k = (-1, 0) if place is None else self.outer(place)
+        if flows and place is not None and at < 0:
+            return []  # it gets no gradient
+        if not flows or place is None:
+            return [(i, flows, -1, self._leaves.setdefault(id(var), len(self._leaves)) if flows else 0)]
+        return [(i, True, at, k)]
+
+    def _call(self, n: int, group: list[Any]) -> Visit:
+        body = group[0].call.plan
+        edges: dict[int, list[Any]] = {}
+        reads: dict[tuple[str, int], Any] = {}
+        for node in group:
+            inner = body.nodes[node.number]
+            for ref, var, place in zip(inner.inputs, node.inputs, node.parents, strict=True):
+                if ref < 0 and ~ref not in edges and place is not UNWANTED:
+                    edges[~ref] = self._edge(n, ~ref, var, place)
+                elif ref >= 0 and place is not UNWANTED:
+                    self.hidden.add(key_of(var, place))
+            saved = dict(inner.saved)
+            for kind, k in [s for step in node.plan.steps for s in step.sources if s[0] in ("i", "o")]:
+                ref = inner.inputs[k] if kind == "i" else saved[k]
+                value = node.inputs[k]._value if kind == "i" else node.output(k)
+                reads["o" if ref >= 0 else "i", ref if ref >= 0 else ~ref] = value
+        self.reads += reads.values()
+        flat = [edge for found in edges.values() for edge in found]
+        return Visit(body, body.specs, tuple(flat), tuple(reads), frozenset([node.number for node in group]))
+
+
+def _outermost(node: Any) -> Any:
+    return node.call if node.__class__ is InnerNode else node

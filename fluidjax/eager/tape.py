@@ -46,6 +46,10 @@ class Node:
         self.freed = True
         self.inputs = self.parents = ()
 
+    def at(self, k: int) -> tuple[Node, int]:
+        """The place of output `k` for a pass: this node itself, unless it stands for others."""
+        return self, k
+
     def took_zeros(self, k: int) -> bool:
         """Whether a backward pass read zeros for the gradient of output `k` if there was none."""
         return False
@@ -214,8 +218,14 @@ def places(inputs: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([v._place if v._stop_gradient is False else UNWANTED for v in inputs])
 
 
+def resolved(place: Any) -> Any:
+    """A place as passes see it (see ``Node.at``)."""
+    return place if place is None or place is UNWANTED else place[0].at(place[1])
+
+
 def key_of(var: Any, place: Place) -> Any:
     """Identifies one version of a variable in a backward pass."""
+    place = resolved(place)
     return id(var) if place is None else (id(place[0]), place[1])
 
 
@@ -277,6 +287,8 @@ class Pass:
                 node.free()
 
     def _add(self, var: Any, place: Place, grad: Any) -> None:
+        if place is not None and place[0].__class__ is not OpNode:
+            place = place[0].at(place[1])
         key = id(var) if place is None else (id(place[0]), place[1])
         if key in self.constants:
             return
@@ -308,9 +320,9 @@ def _leading(roots: Sequence[Any], towards: set[Any]) -> set[Node]:
     nodes: dict[Node, list[tuple[Any, Place]]] = {}
     pending = [var._place for var in roots]
     while pending:
-        place = pending.pop()
+        place = resolved(pending.pop())
         if place is not None and place[0] not in nodes:
-            nodes[place[0]] = place[0].edges()
+            nodes[place[0]] = [(var, resolved(parent)) for var, parent in place[0].edges()]
             pending += [parent for _, parent in nodes[place[0]]]
     leading: set[Node] = set()
     for node in sorted(nodes, key=lambda n: n.order):

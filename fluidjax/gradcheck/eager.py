@@ -10,7 +10,7 @@ from fluidjax.base.errors import explain
 from fluidjax.base.mode import tracer_guard
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
-from fluidjax.eager.tape import UNWANTED, Node, OpNode
+from fluidjax.eager.tape import UNWANTED, Node, OpNode, resolved
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Parameter, Program, Variable
 from lowering import EMPTY
@@ -55,9 +55,10 @@ class _Writer:
         self._held: list[Any] = []  # keeps the ids of leaves from being reused
 
     def written(self, loss: VarBase) -> Recorded:
-        for node in _in_order(loss._place[0]):
+        place = resolved(loss._place)
+        for node in _in_order(place[0]):
             self._append(node)
-        return Recorded(self._program, self._results[loss._place], self._scope, self._parameters)
+        return Recorded(self._program, self._results[place], self._scope, self._parameters)
 
     def _append(self, node: Node) -> None:
         if not isinstance(node, OpNode) or node.freed:
@@ -89,7 +90,7 @@ class _Writer:
 
     def _input(self, var: Any, place: Any) -> str:
         if place is not None and place is not UNWANTED:
-            return self._results[place]
+            return self._results[resolved(place)]
         name = self._leaves.get(id(var))
         if name is None:
             name = self._leaves[id(var)] = self._leaf(var, place is None)
@@ -116,7 +117,7 @@ def _in_order(last: Node) -> list[Node]:
     """The nodes that ``last`` depends on, in the order in which they ran."""
     found, ahead = {last}, [last]
     while ahead:
-        parents = {p[0] for p in ahead.pop().parents if p is not None and p is not UNWANTED}
+        parents = {resolved(p)[0] for p in ahead.pop().parents if p is not None and p is not UNWANTED}
         ahead += parents - found
         found |= parents
     return sorted(found, key=lambda node: node.order)

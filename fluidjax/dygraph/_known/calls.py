@@ -1,0 +1,225 @@
+"""Calls of layers that are repeated without their Python.
+
+A call that recurs where it occurred before, with arguments of the same kinds, is observed once (see ``watch``). If all
+that it does is recording ops, and everything that it read is as it was, it is repeated as one entry (see
+``eager.bodies``). Anything else runs as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fluidjax import unique_name
+from fluidjax.base.flags import FLAGS
+from fluidjax.base.mode import current_tracer
+from fluidjax.dygraph._known.making import Making, Start, Unrepeatable
+from fluidjax.dygraph._known.watch import PLAIN, Watch
+from fluidjax.eager.bodies import Body
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.tracer import Tracer
+from fluidjax.eager.values import Value
+from fluidjax.eager.varbase import ParamBase, VarBase
+
+TABLE = "_known_calls"  # the attribute of a layer that holds its calls
+_LEAST = 4  # ops that are worth it
+_AFTER = 3  # a call that came so often is observed
+_MOST = 64  # kinds of calls of one layer
+_TRIES = 4  # how often one kind is observed
+
+
+class Known:
+    """A call that can be repeated.
+
+    Attributes:
+        holds: whether what it read outside its arguments is as it was, given the layer's attributes.
+        sources: for each variable that it reads, the number of the argument, or the variable.
+        form: what it returns: numbers of outputs, within tuples and lists.
+        named: how many names the tracer gives.
+        counts: how many ``unique_name`` gives, by key.
+    """
+
+    def __init__(
+        self,
+        holds: Callable[[dict[str, Any]], bool],
+        sources: Sequence[Any],
+        body: Body,
+        form: Any,
+        named: int,
+        counts: Sequence[tuple[str, int]],
+    ) -> None:
+        self.holds, self.sources, self.body, self.form = holds, list(sources), body, form
+        self.named, self.counts = named, tuple(counts)
+
+    def run(self, tracer: Any, given: Sequence[Any]) -> list[Any] | None:
+        """[what the call returns]; None, without effect, if values are of other kinds."""
+        variables = [given[s] if s.__class__ is int else s for s in self.sources]
+        held = [var._held for var in variables]
+        values = [h if h.__class__ is Value else var._value for h, var in zip(held, variables, strict=True)]
+        if None in values or not self.body.fits(recorder, variables, values):
+            return None
+        ids = unique_name.generator.ids
+        outputs = self.body.run(recorder, variables, values, (tracer.ids["tmp"], ids["tmp"]))
+        if outputs is None:
+            return None
+        tracer.ids["tmp"] += self.named
+        for key, count in self.counts:
+            ids[key] += count
+        return [_built(self.form, outputs)]
+
+
+class Entry:
+    """What is known of one kind of call.
+
+    Attributes:
+        seen: how often it came before it was observed.
+        tries: how often it was observed.
+        known: the call, once it can be repeated.
+    """
+
+    __slots__ = ("known", "seen", "tries")
+
+    def __init__(self) -> None:
+        self.seen = self.tries = 0
+        self.known: Known | None = None
+
+
+_watching = False
+
+
+def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
+    """[what a call of a layer without hooks returns] if it is repeated or observed; None if it has yet to run."""
+    table = layer.__dict__.get(TABLE)
+    if table is False or _watching:
+        return None
+    tracer = current_tracer()
+    if tracer.__class__ is not Tracer or tracer._calls is not None or tracer.recording is not None:
+        return None
+    if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"] or recorder.point.expected is None:
+        return None
+    given: list[Any] = []
+    key = _key(layer, tracer, inputs, named, given)
+    if key is None:
+        return None
+    if table is None:
+        table = layer.__dict__[TABLE] = {}
+    entry = table.get(key)
+    if entry is None:
+        if len(table) >= _MOST:
+            table.clear()
+        table[key] = Entry()
+        return None
+    known = entry.known
+    if known is not None and known.holds(layer.__dict__):
+        found = known.run(tracer, given)
+        if found is not None:
+            return found
+    entry.seen += 1
+    if entry.seen <= _AFTER or entry.tries >= _TRIES or not recorder.takes(0):
+        return None
+    entry.seen, entry.known = 0, None
+    entry.tries += 1
+    return [_observed(layer, tracer, entry, inputs, named, given)]
+
+
+def _observed(
+    layer: Any, tracer: Any, entry: Entry, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any]
+) -> Any:
+    global _watching
+    lists = [each for each in (*inputs, *named.values()) if each.__class__ is list]
+    watch, start = Watch(layer, lists), Start(tracer)
+    before = [var._held for var in given]
+    _watching = True
+    try:
+        results = watch.run(layer, inputs, named)
+    except BaseException:
+        entry.tries = _TRIES
+        raise
+    finally:
+        _watching = False
+    if watch.loose or any(var._held is not held for var, held in zip(given, before, strict=True)):
+        layer.__dict__[TABLE] = False
+    elif recorder.point.depth - start.point.depth < _LEAST and recorder.serial == start.serial:
+        layer.__dict__[TABLE] = False
+    else:
+        try:
+            entry.known = _known(watch, start, given, results)
+        except Unrepeatable:
+            entry.tries = _TRIES
+    return results
+
+
+def _known(watch: Watch, start: Start, given: list[Any], results: Any) -> Known | None:
+    outputs: list[Any] = []
+    form = _form(results, outputs)
+    numbers = {id(var): k for k, var in enumerate(given)}
+    variables = list({id(var): var for var in [*given, *watch.variables.values()]}.values())
+    if not outputs or len(numbers) < len(given):
+        raise Unrepeatable
+    making = Making(start, variables, outputs)
+    if making.ambiguous(outputs):
+        return None  # the counts will have parted when it is observed again
+    read = {id(var) for var in making.read}
+    for var in watch.variables.values():
+        if id(var) not in read and id(var) not in numbers:
+            watch.guards.variable(var)
+    sources = [numbers.get(id(var), var) for var in making.read]
+    return Known(watch.guards.done(), sources, making.body, form, *start.counted())
+
+
+# The arguments and results.
+
+
+def _key(layer: Any, tracer: Any, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any]) -> Any:
+    """What calls are found by: where they begin, and the kinds of their arguments; None if these are not known.
+
+    The variables among the arguments are appended to ``given``.
+    """
+    found: list[Any] = [recorder.point, layer.__class__, tracer._train_mode]
+    for each in inputs:
+        if not _add(each, found, given):
+            return None
+    for name, each in named.items():
+        found.append(name)
+        if not _add(each, found, given):
+            return None
+    return tuple(found)
+
+
+def _add(value: Any, found: list[Any], given: list[Any]) -> bool:
+    kind = value.__class__
+    if kind is VarBase or kind is ParamBase:
+        held = value._held
+        if held.__class__ is not Value:
+            held = value._value
+            if held is None:
+                return False
+        given.append(value)
+        found += (kind, held.index if held.serial == recorder.serial else held.spec, value._stop_gradient is False)
+        return True
+    if kind is tuple or kind is list:
+        found += (kind, len(value))
+        return all([_add(each, found, given) for each in value])
+    if kind in PLAIN:
+        found += (kind, value.hex() if kind is float else value)  # 0.0 and -0.0 are equal
+        return True
+    return False
+
+
+def _form(value: Any, outputs: list[Any]) -> Any:
+    if value.__class__ is VarBase:
+        for k, known in enumerate(outputs):
+            if known is value:
+                return k
+        outputs.append(value)
+        return len(outputs) - 1
+    if value.__class__ is tuple or value.__class__ is list:
+        return value.__class__, [_form(each, outputs) for each in value]
+    raise Unrepeatable
+
+
+def _built(form: Any, outputs: list[Any]) -> Any:
+    if form.__class__ is int:
+        return outputs[form]
+    kind, parts = form
+    return kind([_built(part, outputs) for part in parts])

@@ -1,0 +1,233 @@
+"""Calls whose ops are known: one node of the tape stands for all of them.
+
+What a call records is a body: a stretch of records, and what the tape holds of each op. A call that repeats one is a
+single node. A backward pass that is known (see ``passes``) does not look inside; anything else asks the node for the
+place of one of its outputs, and gets that of the op that computed it: the ops' own nodes are made then.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fluidjax.eager.demands import is_below
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.pending import Recorder
+from fluidjax.eager.stretches import Stretch
+from fluidjax.eager.tape import UNWANTED, Node, OpNode
+from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.varbase import VarBase
+
+OUTSIDE: Any = object()  # in place of a parent: the place of the variable that the call was given
+Ref = int  # a variable: the number of a result of the call, or ~k for variable k that it reads
+
+
+class Inner(NamedTuple):
+    """What the tape holds of one op of a body.
+
+    Attributes:
+        inputs: its input variables.
+        parents: for each (number of an op with a gradient, its output), OUTSIDE, None or UNWANTED.
+        saved: outputs that the gradient reads, and which result each is.
+    """
+
+    kernel: Kernel
+    inputs: tuple[Ref, ...]
+    parents: tuple[Any, ...]
+    specs: Any
+    plan: Any
+    saved: tuple[tuple[int, int], ...]
+
+
+class Result(NamedTuple):
+    """A variable computed by a body, which its tape or its caller holds.
+
+    Attributes:
+        code: the number of the output.
+        number: of its name, counted from where the call began.
+        direct: whether the tracer numbers it.
+        stop_gradient: of the variable.
+    """
+
+    code: int
+    spec: Spec
+    number: int
+    direct: bool
+    stop_gradient: bool | None
+
+
+class Body:
+    """What a call records.
+
+    Attributes:
+        stretch: its records.
+        reads: for each variable that it reads, the code of its value if that was in the batch before, else its spec.
+        flows: for each of them, whether gradients flow to it.
+        limits: (number of a variable read, high) for numbers that must be in [0, high).
+        results: the variables that it computes.
+        nodes: its ops with gradients.
+        outputs: for each output the number of its result, and its place: (number of the op, its output), or None.
+    """
+
+    def __init__(
+        self,
+        stretch: Stretch,
+        reads: Sequence[int | Spec],
+        flows: Sequence[bool],
+        limits: Sequence[tuple[int, int]],
+        results: Sequence[Result],
+        nodes: Sequence[Inner],
+        outputs: Sequence[tuple[int, Any]],
+    ) -> None:
+        self.stretch, self.reads, self.flows, self.limits = stretch, tuple(reads), list(flows), tuple(limits)
+        self.results, self.nodes, self.outputs = tuple(results), tuple(nodes), tuple(outputs)
+        self.values = [(result.code, result.spec) for result in results]
+        self.specs = tuple([results[k].spec for k, _ in outputs])
+        self.output_of = {result: k for k, (result, _) in enumerate(outputs)}
+
+    def fits(self, recorder: Recorder, variables: Sequence[Any], values: Sequence[Value]) -> bool:
+        """Whether the values of the variables are such as those read before."""
+        serial = recorder.serial
+        for value, expected in zip(values, self.reads, strict=True):
+            if expected.__class__ is int:
+                if value.serial != serial or value.index != expected:
+                    return False
+            elif value.serial == serial or value.array is None or value.spec is not expected:
+                return False
+        if [var._stop_gradient is False for var in variables] != self.flows:
+            return False
+        for k, high in self.limits:
+            array = values[k].array
+            if array.__class__ is not np.ndarray or not is_below(array, high):
+                return False
+        return len({*map(id, values)}) == len(values)
+
+    def run(
+        self, recorder: Recorder, variables: Sequence[Any], values: Sequence[Value], bases: tuple[int, int]
+    ) -> list[VarBase] | None:
+        """The outputs, for variables that fit; None, without effect, if the batch cannot take it.
+
+        Args:
+            bases: the next numbers of names, of the tracer and of ``unique_name``.
+        """
+        stretch = self.stretch
+        if not recorder.takes(stretch.ops):
+            return None
+        recorder.become_leaves([(values[source], spec) for source, spec in stretch.leaves])
+        recorder.extend(stretch.end)
+        held = recorder.outputs_of(self.values)
+        outputs = []
+        for k, _ in self.outputs:
+            result = self.results[k]
+            number = bases[0 if result.direct else 1] + result.number
+            outputs.append(VarBase._of(number, held[k], result.stop_gradient))
+        if self.nodes:
+            node = CallNode(self, tuple(variables), held, outputs, bases)
+            for k, (var, (_, place)) in enumerate(zip(outputs, self.outputs, strict=True)):
+                if place is not None:
+                    var._place = node, k
+        return outputs
+
+
+class CallNode(Node):
+    """What the tape holds of a call.
+
+    Attributes:
+        plan: the body.
+        held: the values of the results.
+        outputs: weak references to the variables that the call returned.
+        passed: the numbers of the ops that a known pass visited; False before one.
+        places: of the outputs, once the ops have nodes of their own.
+    """
+
+    __slots__ = ("bases", "held", "outputs", "places", "plan")
+
+    def __init__(
+        self, body: Body, variables: Sequence[Any], held: list[Value], outputs: Sequence[Any], bases: tuple[int, int]
+    ) -> None:
+        parents = [v._place if flows else UNWANTED for v, flows in zip(variables, body.flows, strict=True)]
+        super().__init__(variables, parents, body.specs)
+        self.plan, self.held, self.bases = body, held, bases
+        self.outputs = [weakref.ref(var) for var in outputs]
+        self.places: list[Any] | None = None
+
+    def at(self, k: int) -> tuple[Node, int]:
+        """See Node; the ops get nodes of their own."""
+        if self.freed:
+            return self, k
+        if self.places is None:
+            self._expand()
+        return self.places[k]  # type: ignore[index]
+
+    def free(self) -> None:
+        """See Node."""
+        super().free()
+        self.held = []
+
+    def took_zeros(self, k: int) -> bool:
+        """See Node."""
+        n, output = self.plan.outputs[k][1]
+        if not self.passed or n not in self.passed:
+            return False
+        return any(("g", output) in step.sources for step in self.plan.nodes[n].plan.steps)
+
+    def edges(self) -> list[tuple[Any, Any]]:
+        """See Node; only of one that is freed."""
+        return []
+
+    def gradients(self, engine: Any, grads: list[Any]) -> Iterable[Any]:
+        """See Node; passes go over its ops instead."""
+        raise NotImplementedError
+
+    def value(self, k: int) -> Any:
+        """The value of a result: its variable's, while that exists."""
+        at = self.plan.output_of.get(k)
+        var = None if at is None else self.outputs[at]()
+        return self.held[k] if var is None else var._value
+
+    def _expand(self) -> None:
+        body, held, outputs = self.plan, self.held, [reference() for reference in self.outputs]
+        made: list[Any] = []
+        for k, result in enumerate(body.results):
+            at = body.output_of.get(k)
+            var = None if at is None else outputs[at]
+            if var is None:
+                number = self.bases[0 if result.direct else 1] + result.number
+                var = VarBase._of(number, held[k], result.stop_gradient)
+            made.append(var)
+        nodes: list[InnerNode] = []
+        for n, inner in enumerate(body.nodes):
+            inputs = tuple([made[ref] if ref >= 0 else self.inputs[~ref] for ref in inner.inputs])
+            parents = tuple([self._parent(p, ref, nodes) for p, ref in zip(inner.parents, inner.inputs, strict=True)])
+            node = InnerNode(inner.kernel, inputs, parents, inner.specs, inner.plan)
+            node.order = self.order + (n + 1) / (len(body.nodes) + 1)  # type: ignore[assignment]  # after it, before the next
+            node.call, node.number = self, n
+            node.saved = {k: (weakref.ref(made[ref]), held[ref]) for k, ref in inner.saved} or None
+            for k, parent in enumerate(inner.parents):
+                if parent.__class__ is tuple:
+                    made[inner.inputs[k]]._place = nodes[parent[0]], parent[1]
+            nodes.append(node)
+        self.places = [None if place is None else (nodes[place[0]], place[1]) for _, place in body.outputs]
+        for k, var in enumerate(outputs):
+            if var is not None and var._place is not None and var._place[0] is self:
+                var._place = self.places[k]
+        self.held, self.inputs, self.parents = [], (), ()
+
+    def _parent(self, parent: Any, ref: Ref, nodes: Sequence[Node]) -> Any:
+        if parent is OUTSIDE:
+            return self.parents[~ref]
+        return (nodes[parent[0]], parent[1]) if parent.__class__ is tuple else parent
+
+
+class InnerNode(OpNode):
+    """A node of an op within a call.
+
+    Attributes:
+        call: the call's node.
+        number: of the op within its body.
+    """
+
+    __slots__ = ("call", "number")
