@@ -84,7 +84,10 @@ class Body:
     ) -> None:
         self.stretch, self.reads, self.flows, self.limits = stretch, tuple(reads), list(flows), tuple(limits)
         self.results, self.nodes, self.outputs = tuple(results), tuple(nodes), tuple(outputs)
-        self.values = [(result.code, result.spec) for result in results]
+        codes = {result.code: result.spec for result in results}
+        self._values = list(codes.items())
+        places = {code: k for k, code in enumerate(codes)}  # several variables may have one value
+        self._places = [places[result.code] for result in results] if len(places) < len(results) else None
         self.specs = tuple([results[k].spec for k, _ in outputs])
         self.output_of = {result: k for k, (result, _) in enumerate(outputs)}
 
@@ -116,9 +119,11 @@ class Body:
         stretch = self.stretch
         if not recorder.takes(stretch.ops):
             return None
-        recorder.become_leaves([(values[source], spec) for source, spec in stretch.leaves])
+        recorder.become_leaves([(values[source], spec) for source, spec in stretch.leaves])  # type: ignore[index]
         recorder.extend(stretch.end)
-        held = recorder.outputs_of(self.values)
+        held = recorder.outputs_of(self._values)
+        if self._places is not None:
+            held = [held[k] for k in self._places]
         outputs = []
         for k, _ in self.outputs:
             result = self.results[k]
@@ -170,7 +175,8 @@ class CallNode(Node):
     def took_zeros(self, k: int) -> bool:
         """See Node."""
         n, output = self.plan.outputs[k][1]
-        if not self.passed or n not in self.passed:
+        passed: Any = self.passed
+        if not passed or n not in passed:
             return False
         return any(("g", output) in step.sources for step in self.plan.nodes[n].plan.steps)
 
@@ -231,3 +237,5 @@ class InnerNode(OpNode):
     """
 
     __slots__ = ("call", "number")
+    call: CallNode
+    number: int

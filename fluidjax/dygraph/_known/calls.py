@@ -14,7 +14,8 @@ from fluidjax import unique_name
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.mode import current_tracer
 from fluidjax.dygraph._known.making import Making, Start, Unrepeatable
-from fluidjax.dygraph._known.watch import PLAIN, Watch
+from fluidjax.dygraph._known.reads import PLAIN
+from fluidjax.dygraph._known.watch import Watch
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.tracer import Tracer
@@ -126,8 +127,7 @@ def _observed(
     layer: Any, tracer: Any, entry: Entry, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any]
 ) -> Any:
     global _watching
-    lists = [each for each in (*inputs, *named.values()) if each.__class__ is list]
-    watch, start = Watch(layer, lists), Start(tracer)
+    watch, start = Watch(layer, (*inputs, *named.values())), Start(tracer)
     before = [var._held for var in given]
     _watching = True
     try:
@@ -154,7 +154,7 @@ def _known(watch: Watch, start: Start, given: list[Any], results: Any) -> Known 
     form = _form(results, outputs)
     numbers = {id(var): k for k, var in enumerate(given)}
     variables = list({id(var): var for var in [*given, *watch.variables.values()]}.values())
-    if not outputs or len(numbers) < len(given):
+    if not outputs or len(numbers) < len(given) or not watch.found.isdisjoint(numbers):
         raise Unrepeatable
     making = Making(start, variables, outputs)
     if making.ambiguous(outputs):
@@ -175,7 +175,7 @@ def _key(layer: Any, tracer: Any, inputs: tuple[Any, ...], named: dict[str, Any]
 
     The variables among the arguments are appended to ``given``.
     """
-    found: list[Any] = [recorder.point, layer.__class__, tracer._train_mode]
+    found: list[Any] = [recorder.point, layer.__class__, tracer._train_mode, FLAGS["FLAGS_cpu_deterministic"]]
     for each in inputs:
         if not _add(each, found, given):
             return None

@@ -14,8 +14,8 @@ abs acos asin atan ceil cos elu exp erf floor gelu hard_shrink hard_sigmoid hard
 reciprocal relu relu6 round rsqrt selu sigmoid sign sin soft_relu softmax softplus softshrink softsign sqrt square
 stanh swish tanh tanh_shrink thresholded_relu
 elementwise_add elementwise_div elementwise_max elementwise_min elementwise_mul elementwise_pow elementwise_sub
-reduce_max reduce_mean reduce_min reduce_prod reduce_sum mean matmul mul pow scale clip clip_by_norm l2_normalize sum sums
-concat expand expand_as flatten gather gather_nd pad pad2d reshape slice split squeeze stack strided_slice
+reduce_max reduce_mean reduce_min reduce_prod reduce_sum mean matmul mul pow scale clip clip_by_norm l2_normalize
+sum sums concat expand expand_as flatten gather gather_nd pad pad2d reshape slice split squeeze stack strided_slice
 transpose unsqueeze unstack cast one_hot topk argmax argmin argsort
 zeros ones zeros_like ones_like fill_constant
 pool2d adaptive_pool2d

@@ -31,7 +31,8 @@ class Start:
     def counted(self) -> tuple[int, list[tuple[str, int]]]:
         """How many names were given since, by the tracer, and by ``unique_name`` for each key."""
         before, now = self.counts, self.generator.ids
-        return self.tracer.ids["tmp"] - self.base, [(k, n - before.get(k, 0)) for k, n in now.items() if n != before.get(k, 0)]
+        counts = [(key, number - before.get(key, 0)) for key, number in now.items()]
+        return self.tracer.ids["tmp"] - self.base, [(key, count) for key, count in counts if count]
 
 
 class Making:
@@ -56,7 +57,7 @@ class Making:
         self.read = self._only_read([*variables, *numbers])
         self._number_of = {id(var): k for k, var in enumerate(self.read)}
         self._operand_of = {id(var._held): self._number_of[id(var)] for var in numbers}
-        self._results: dict[int, int] = {}  # code -> result
+        self._results: dict[Any, int] = {}  # variable or code -> result
         self._made: list[Any] = []
         self._tmp, counts = start.counted()
         self._helped = dict(counts).get("tmp", 0)
@@ -142,7 +143,7 @@ class Making:
                 parents.append(OUTSIDE)
             else:
                 parents.append(self._spot(place))
-        saved = [(k, self._result_of(value)) for k, (_, value) in (node.saved or {}).items()]
+        saved = [(k, self._saved(*held)) for k, held in (node.saved or {}).items()]
         return Inner(node.kernel, tuple(inputs), tuple(parents), node.specs, node.plan, tuple(saved))
 
     def _spot(self, place: Any) -> Any:
@@ -156,20 +157,20 @@ class Making:
         """The number of a variable that the call computed."""
         if var.__class__ is not VarBase or var.persistable:
             raise Unrepeatable
-        k = self._result_of(var._held)
-        if self._made[k].__class__ is Value:
-            self._made[k] = var
-        elif self._made[k] is not var:
-            raise Unrepeatable
-        return k
+        return self._numbered(id(var), var, var._held)
 
-    def _result_of(self, value: Any) -> int:
+    def _saved(self, reference: Any, value: Any) -> int:
+        """The number of an output that a gradient reads."""
+        var = reference()
+        return self._numbered(value.index, value, value) if var is None else self._result(var)
+
+    def _numbered(self, key: Any, made: Any, value: Any) -> int:
         if value.__class__ is not Value or value.serial != self._start.serial or value.index < self._start.first:
             raise Unrepeatable
-        if value.index not in self._results:
-            self._results[value.index] = len(self._made)
-            self._made.append(value)
-        return self._results[value.index]
+        if key not in self._results:
+            self._results[key] = len(self._made)
+            self._made.append(made)
+        return self._results[key]
 
     def _described(self, made: Any) -> Result:
         if made.__class__ is Value:
@@ -196,5 +197,3 @@ class Making:
             if direct and helped:
                 return True
         return False
-
-

@@ -17,7 +17,10 @@ _EXPRESSIONS = (
     ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.ListComp, ast.Starred, ast.Dict,
     ast.JoinedStr, ast.FormattedValue,
 )  # fmt: skip
-_PLAIN = (ast.arguments, ast.arg, ast.keyword, ast.comprehension, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+_PLAIN = (
+    ast.arguments, ast.arg, ast.keyword, ast.comprehension, ast.expr_context, ast.operator, ast.unaryop, ast.boolop,
+    ast.cmpop,
+)  # fmt: skip
 
 
 class Unreadable(TypeError):
@@ -38,12 +41,13 @@ def watched(function: types.FunctionType, watch: Any) -> types.FunctionType:
         for each in ast.walk(inner):
             if not isinstance(each, (*_STATEMENTS, *_EXPRESSIONS, *_PLAIN)) or _is_private(each):
                 raise Unreadable
-    local = set(function.__code__.co_varnames)
-    for each in ast.walk(node):
-        if isinstance(each, ast.ListComp):
-            local |= {n.id for part in each.generators for n in ast.walk(part.target) if isinstance(n, ast.Name)}
-    local -= set(function.__code__.co_freevars)
-    node.body = [_Writer(local, frozenset(function.__code__.co_freevars)).visit(each) for each in node.body]
+    code = function.__code__
+    local = {*code.co_varnames, *code.co_cellvars, *_targets(node)} - set(code.co_freevars)
+    if "__class__" in code.co_freevars or not _names(code).isdisjoint(
+        _REFUSED | (_targets(node) - {*code.co_varnames})
+    ):
+        raise Unreadable
+    node.body = [_Writer(local, frozenset(code.co_freevars)).visit(each) for each in node.body]
     try:
         return rebuilt(function, ast.fix_missing_locations(node), watch)
     except (SyntaxError, StopIteration, KeyError) as error:
@@ -51,6 +55,24 @@ def watched(function: types.FunctionType, watch: Any) -> types.FunctionType:
 
 
 _GENERATOR = 0x20 | 0x80 | 0x200  # of a code's flags: generators, and all that is asynchronous
+
+
+# What asks for the frame it is called from, and what is never the same twice.
+_REFUSED = {
+    "super", "locals", "globals", "vars", "dir", "eval", "exec", "breakpoint", "print", "input", "open",
+}  # fmt: skip
+
+
+def _targets(node: ast.AST) -> set[str]:
+    """The names that comprehensions assign."""
+    parts = [part.target for each in ast.walk(node) if isinstance(each, ast.ListComp) for part in each.generators]
+    return {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The global names and attributes in a function, comprehensions included."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return {*code.co_names, *code.co_freevars}.union(*inner) - {*code.co_cellvars, *code.co_varnames}
 
 
 def _is_private(node: ast.AST) -> bool:
@@ -72,7 +94,7 @@ class _Writer(ast.NodeTransformer):
 
     def _call(self, what: str, at: ast.AST, *arguments: Any) -> Any:
         function = ast.Attribute(ast.Name(STAGED, ast.Load()), what, ast.Load())
-        given = [each if isinstance(each, ast.AST) else ast.Constant(each) for each in arguments]
+        given: list[Any] = [each if isinstance(each, ast.AST) else ast.Constant(each) for each in arguments]
         return ast.copy_location(ast.Call(function, given, []), at)
 
     # What is read.
@@ -140,7 +162,7 @@ class _Writer(ast.NodeTransformer):
         node.values = [*[self._call("truth", each, each) for each in node.values[:-1]], node.values[-1]]
         return node
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
+    def visit_IfExp(self, node: Any) -> Any:
         """See ``Watch.truth``."""
         self.generic_visit(node)
         node.test = self._call("truth", node, node.test)
@@ -166,7 +188,7 @@ class _Writer(ast.NodeTransformer):
         self.generic_visit(node)
         return self._call("fresh", node, node) if isinstance(node.ctx, ast.Load) else node
 
-    def visit_ListComp(self, node: ast.ListComp) -> Any:
+    def visit_ListComp(self, node: Any) -> Any:
         """See ``Watch.fresh``."""
         self.generic_visit(node)
         return self._call("fresh", node, node)
@@ -208,9 +230,7 @@ class _Writer(ast.NodeTransformer):
         if isinstance(target, ast.Attribute):
             return ast.copy_location(ast.Expr(self._call("store", node, target.value, target.attr, node.value)), node)
         if isinstance(target, ast.Subscript):
-            return ast.copy_location(
-                ast.Expr(self._call("put", node, target.value, target.slice, node.value)), node
-            )
+            return ast.copy_location(ast.Expr(self._call("put", node, target.value, target.slice, node.value)), node)
         _only_names(target)
         return node
 
