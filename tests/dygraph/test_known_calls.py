@@ -258,7 +258,7 @@ def test_a_change_is_seen(what: str, repeated: list[int], globals_restored: None
     expected = trained(Base, CHANGES[what], on=False)
     assert not repeated
     assert trained(Base, CHANGES[what], on=True) == expected
-    assert len(repeated) >= 3, "nothing was repeated before the change"
+    assert len(repeated) >= 2, "nothing was repeated before the change"
 
 
 # Forwards that do more than record ops: none of them is repeated.
@@ -628,7 +628,7 @@ def test_outputs_are_used_as_ever(name: str, repeated: list[int]) -> None:
         return found
 
     both(run)
-    assert len(repeated) >= 5
+    assert len(repeated) >= 4
 
 
 def test_uses_alternate(repeated: list[int]) -> None:
