@@ -43,7 +43,7 @@ class Tracer:
         self.place = CPUPlace() if place is None else place
         self._train_mode, self.made = True, Made()
         self.ids = {"tmp": 0}
-        self._calls: list[Call] | None = None  # the ops traced since it was requested
+        self.traced: list[Call] | None = None  # the ops traced since ``calls`` was entered
         self.recording: Any = None  # records the ops that run, to write them as a program
 
     # Modes.
@@ -155,8 +155,8 @@ class Tracer:
             present = without_absent(kernel.definition, inputs or {})
             if present != inputs:
                 return self.trace_op(type, present, outputs, attrs, stop_gradient)
-        if self._calls is not None:
-            self._calls.append((kernel, ins, outs))
+        if self.traced is not None:
+            self.traced.append((kernel, ins, outs))
         results = self.run(kernel, values_of(type, ins))
         if kernel.definition.updates:
             for slot, result in zip(kernel.definition.updates, results[len(outs) :], strict=True):
@@ -171,11 +171,11 @@ class Tracer:
     @contextlib.contextmanager
     def calls(self) -> Iterator[list[Call]]:
         """The list is filled with the ops traced inside."""
-        before, self._calls = self._calls, []
+        before, self.traced = self.traced, []
         try:
-            yield self._calls
+            yield self.traced
         finally:
-            self._calls = before
+            self.traced = before
 
     @staticmethod
     def replay(calls: list[Call], given: Sequence[VarBase]) -> Replay:
@@ -259,8 +259,8 @@ class Tracer:
         values = values_of(kernel.type, ins)
         ids = self.ids_of(direct)
         outs = [VarBase._temporary(ids) for _ in range(kernel.width)]
-        if self._calls is not None:
-            self._calls.append((kernel, ins, outs))
+        if self.traced is not None:
+            self.traced.append((kernel, ins, outs))
         self._bind(kernel, ins, outs, self.run(kernel, values))
         return outs
 
@@ -273,7 +273,7 @@ class Tracer:
         a training loop takes this path.
         """
         point = recorder.point.expected
-        if point is None or point.kernel is not kernel or self._calls is not None or self.recording is not None:
+        if point is None or point.kernel is not kernel or self.traced is not None or self.recording is not None:
             return None
         known = recorder.follow(point, ins)
         if known is None:

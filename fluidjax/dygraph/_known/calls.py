@@ -94,7 +94,7 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
     if table is False or _watching:
         return None
     tracer = current_tracer()
-    if tracer.__class__ is not Tracer or tracer._calls is not None or tracer.recording is not None:
+    if tracer.__class__ is not Tracer or tracer.traced is not None or tracer.recording is not None:
         return None
     if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"] or recorder.point.expected is None:
         return None
