@@ -123,7 +123,7 @@ def astype(self: VarBase, dtype: Any) -> VarBase:
 
 
 def _getitem(self: VarBase, item: Any) -> VarBase:
-    """The elements selected by indices and slices; `self` where that is all of them.
+    """The elements selected by indices and slices; `self` where the slices name whole axes.
 
     An index removes its axis, unless a slice beside it has a step: then the axis stays, of size 1, as in 1.8.5.
     """
@@ -135,7 +135,7 @@ def _getitem(self: VarBase, item: Any) -> VarBase:
         start, end, step = _bounds(self, item, axis, index)
         if not isinstance(index, slice):
             dropped.append(axis)
-        elif (start, end, step) == (0, self._spec.shape[axis], 1):
+        elif _is_whole(index, self._spec.shape[axis]):
             continue
         axes.append(axis)
         starts.append(start)
@@ -147,6 +147,12 @@ def _getitem(self: VarBase, item: Any) -> VarBase:
     if all(step == 1 for step in steps):
         return _write("slice", {"Input": self}, {**attrs, "decrease_axis": dropped})
     return _write("strided_slice", {"Input": self}, {**attrs, "strides": steps})
+
+
+def _is_whole(index: slice, size: int) -> bool:
+    """Whether a slice names an axis as it is; bounds beyond its ends are cut off by an op, as in 1.8.5."""
+    bounds = (index.start in (None, 0, -size), index.stop in (None, size), index.step in (None, 1))
+    return all(bounds)
 
 
 def _bounds(var: VarBase, item: Any, axis: int, index: Any) -> tuple[int, int, int]:
