@@ -153,6 +153,11 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
         assert fluid.layers.resize_trilinear(cells, [*sizes, 8]).shape == (3, 2, -1, -1, 8)
         planes = fluid.data("p", [None, 8, None, None])  # 8 x -1 x -1 values of a row: a weight of 8 rows, as in Fluid
         assert fluid.layers.fc(planes, 3).shape == (-1, 3)
+        maps, sizes = fluid.data("m", [1, 27, 2, 2]), fluid.data("s", [None, 2], dtype="int32")
+        boxes, scores = fluid.layers.yolo_box(maps, sizes, [10, 13, 16, 30, 33, 23], 4, 0.01, 32)
+        assert (boxes.shape, scores.shape) == ((1, 12, 4), (1, 12, 4))
+        window = fluid.data("w", [None, 27, 2, 1])
+        assert fluid.layers.crop(maps, window).shape == (-1, 27, 2, 1)
 
 
 @pytest.mark.parametrize(

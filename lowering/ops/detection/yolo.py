@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.infer_rules import by_rule
 from lowering.registry import op
 
 
@@ -28,7 +29,15 @@ def _pairs(anchors, dtype):
     return np.asarray(anchors, dtype).reshape(-1, 2)
 
 
-@op(out="Boxes Scores", diff="", lod=None, newer="iou_aware iou_aware_factor")
+def _declared(shapes, attr):
+    (n, channels, height, width), (images, _) = shapes["X"], shapes["ImgSize"]
+    count, classes = len(attr("anchors")) // 2, attr("class_num")
+    if channels != count * (5 + classes + attr("iou_aware")) or min(height, width) < 0 or (n != images and images >= 0):
+        return None
+    return {"Boxes": (n, count * height * width, 4), "Scores": (n, count * height * width, classes)}
+
+
+@op(out="Boxes Scores", diff="", lod=None, newer="iou_aware iou_aware_factor", infer=by_rule(_declared))
 def yolo_box(
     x,
     img_size,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.counts import RowSize, sizes_of, with_rows
+from lowering.engine.infer_rules import by_rule
 from lowering.errors import Misfit, NeedsConcrete, NeedsExact, OpError
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
@@ -335,7 +336,14 @@ def _offsets(attr, tensor, tensors, ndim):
     return [np.int32(o) for o in attr] or [np.int32(0)] * ndim
 
 
-@op(diff="x", lod=None, rows=None)
+def _like_y(shapes, attr):
+    """Y's shape, where dims are unknown: X's and Y's rows need not be as many."""
+    x, y = shapes["X"], shapes.get("Y", ())
+    fits = len(x) == len(y) and all(b <= a or a < 0 for a, b in zip(x, y, strict=True))
+    return {"Out": y} if fits and -1 in (*x, *y) else None
+
+
+@op(diff="x", lod=None, rows=None, infer=by_rule(_like_y))
 def crop(x, y: Meta = None, offsets=None, *, offsets_: list[int] = (), shape: list[int] = ()):
     """Out = the window of X that starts at the offsets and has ``shape`` (or Y's)."""
     dims = list(y.shape) if y is not None else list(shape)
