@@ -156,6 +156,8 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
         maps, sizes = fluid.data("m", [1, 27, 2, 2]), fluid.data("s", [None, 2], dtype="int32")
         boxes, scores = fluid.layers.yolo_box(maps, sizes, [10, 13, 16, 30, 33, 23], 4, 0.01, 32)
         assert (boxes.shape, scores.shape) == ((1, 12, 4), (1, 12, 4))
+        maps_of_any, one = fluid.data("n", [None, 27, 2, 2]), fluid.data("o", [1, 2], dtype="int32")
+        assert fluid.layers.yolo_box(maps_of_any, one, [10, 13, 16, 30, 33, 23], 4, 0.01, 32)[0].shape == (-1, 12, 4)
         window = fluid.data("w", [None, 27, 2, 1])
         assert fluid.layers.crop(maps, window).shape == (-1, 27, 2, 1)
 

@@ -32,7 +32,11 @@ def _pairs(anchors, dtype):
 def _declared(shapes, attr):
     (n, channels, height, width), (images, _) = shapes["X"], shapes["ImgSize"]
     count, classes = len(attr("anchors")) // 2, attr("class_num")
-    if channels != count * (5 + classes + attr("iou_aware")) or min(height, width) < 0 or (n != images and images >= 0):
+    if (
+        channels != count * (5 + classes + attr("iou_aware"))
+        or min(height, width) < 0
+        or (n != images and min(n, images) >= 0)
+    ):
         return None
     return {"Boxes": (n, count * height * width, 4), "Scores": (n, count * height * width, classes)}
 
