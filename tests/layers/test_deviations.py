@@ -206,3 +206,36 @@ def test_empty_results_keep_their_shape_and_dtype():
     erased, dense = run(build, {"x": x, "dense": np.zeros((0, 3), np.float32)})
     assert erased.shape() == [0, 1] and erased.lod() == [[0, 0, 0]] and np.array(erased).dtype == np.int64
     assert np.array(dense).shape == (0, 3)
+
+
+def test_a_part_of_a_concat_that_needs_no_gradient_keeps_its_rows() -> None:
+    """Paddle's sequence_concat_grad gives the other part the gradients of the first rows of Out."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = (fluid.data(name, [None, 1], lod_level=1) for name in "xy")
+        x.stop_gradient = False
+        weights = fluid.data("w", [None, 1], lod_level=1)
+        loss = fluid.layers.reduce_sum(fluid.layers.sequence_concat([x, y]) * weights)
+        (gradient,) = fluid.gradients(loss, x)
+        rows = {"x": (4, [1, 3]), "y": (3, [2, 1]), "w": (7, [3, 4])}
+        feed = {
+            name: fluid.create_lod_tensor(np.arange(n, dtype="float32")[:, None], [lengths], fluid.CPUPlace())
+            for name, (n, lengths) in rows.items()
+        }
+        got = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[gradient], return_numpy=False)[0]
+    assert np.array(got).ravel().tolist() == [0, 3, 4, 5]
+
+
+def test_two_tensors_of_one_array_have_the_sum_of_their_gradients() -> None:
+    """Paddle's gradient of a stacked array, summed with that of a concatenated one, is wrong."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2, 2])
+        x.stop_gradient = False
+        array = fluid.layers.array_write(x, fluid.layers.fill_constant([1], "int64", 0))
+        fluid.layers.array_write(x * 2.0, fluid.layers.fill_constant([1], "int64", 1), array)
+        joined, _ = fluid.layers.tensor_array_to_tensor(array, axis=1)
+        stacked, _ = fluid.layers.tensor_array_to_tensor(array, axis=0, use_stack=True)
+        loss = fluid.layers.reduce_sum(joined) + fluid.layers.reduce_sum(fluid.layers.square(stacked))
+        (gradient,) = fluid.gradients(loss, x)
+        value = np.arange(4, dtype="float32").reshape(2, 2)
+        got = fluid.Executor(fluid.CPUPlace()).run(feed={"x": value}, fetch_list=[gradient])[0]
+    np.testing.assert_allclose(got, 3 + 2 * value + 8 * value, rtol=1e-6)  # of x and 2x, once and squared
