@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 WITHOUT = """
-import importlib, os, pkgutil, sys, tempfile
+import asyncio, importlib, os, pkgutil, sys, tempfile  # asyncio is Python's own, made for the system it is on
 import jax, numpy as np
 
 class Missing:

@@ -62,6 +62,7 @@ class Steps:
 
     def __init__(self, at: int = -1) -> None:
         self.count, self.at = 0, at
+        self.instructions = 0  # Python 3.12 traces none, only lines
         self._due = collections.defaultdict(_thread.interrupt_main)
         self.watch: Callable[[], bool] = bool
         self.taken_at = -1
@@ -71,6 +72,7 @@ class Steps:
         if self.taken_at < 0 and self.watch():
             self.taken_at = self.count
         self.count += 1
+        self.instructions += event == "opcode"
         if self.count - 1 == self.at:
             return self._due[self.at]
         return self
@@ -102,7 +104,8 @@ def test_interrupted_at_each_instruction(last):
         net.run(FEED, fetch=["out"])  # reading may have changed how the next run goes
         interrupted += Steps(at).run(net)
         outcomes.add(held(net) - before)
-    assert interrupted > dry.count / (2 + 8 * last) and outcomes == {1, 2}
+    assert interrupted > dry.count / (2 + 8 * last)
+    assert outcomes == {1, 2} if dry.instructions else outcomes <= {1, 2}
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
