@@ -19,7 +19,7 @@ from lowering.engine.call import call
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import LoweringError, NeedsExact
 from lowering.program import EMPTY, GRAD, OpSpec
-from lowering.registry import OpDef, Slot, register
+from lowering.registry import MASKED, OpDef, Slot, register
 from lowering.registry.definition import SPECIAL
 from lowering.registry.derived import bare_arrays, cotangent, has_gradient, rebuild
 from lowering.registry.gradients import grad_lod_map
@@ -65,6 +65,7 @@ def differentiate(base: OpDef) -> None:
         [Slot(s.name + GRAD, s.name + GRAD, s.duplicable, True) for s in read],
         {name: spec._replace(param=name, required=False) for name, spec in attrs.items()},
         base.special | (forward.special - {"key"} if parts.saved else frozenset()),
+        rows=MASKED,  # the rule itself refuses padding that the gradient op does not take
         forward=base,
         diff=tuple(s.param for s in [*read, *parts.seconds.values()]),
     )

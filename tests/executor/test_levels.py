@@ -74,7 +74,8 @@ def test_training_steps_of_recurrent_layers_are_compiled_so(
     seen = []
 
     def compile(lowered: jax.stages.Lowered, options: Any = None, **others: Any) -> Any:
-        seen.append(options)
+        if options is not None:  # JAX's own kernels have none
+            seen.append(options)
         return compiled(lowered, options, **others)
 
     compiled = jax.stages.Lowered.compile
