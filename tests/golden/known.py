@@ -28,6 +28,10 @@ OPS["test_rnn_decode_api.py:TestDynamicDecode:test_mle_train:op25"] = (
 
 NETWORKS: dict[str, str] = {}
 
+# Sums of gradients behind relu where thousands of its inputs are 1e-12 to 1e-7, so that rounding decides which of them
+# count: they differ from processor to processor. Weights, scales and losses are judged as ever.
+KINKS: dict[str, str] = {"cv_ocr_crnn_ctc": r"batch_norm_\d\.b_0_velocity_0"}
+
 # Where the shape or LoD level of an output is declared differently: reason -> (op, output slot, what).
 DECLARED: dict[str, list[tuple[str, str, str]]] = {
     "how many rows there will be follows from values; the reference declares the most, here they are unknown": [
