@@ -13,7 +13,7 @@ import jax
 from fluidjax.base.containers import LoDTensorArray
 from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
-from fluidjax.base.places import CPUPlace, Place, jax_device
+from fluidjax.base.places import CPUPlace, Place, is_compiled_with_cuda, jax_device
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
@@ -96,7 +96,7 @@ class Executor:
 
     @cached_property
     def _is_default(self) -> bool:
-        return self._device == jax.local_devices()[0]
+        return not is_compiled_with_cuda() and self._device == jax.local_devices()[0]
 
     def close(self) -> None:
         """Release the executor, which cannot run programs afterwards, and tell parameter servers that it is done."""

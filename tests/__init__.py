@@ -1,0 +1,8 @@
+"""The tests. With FLUIDJAX_TEST_PLACE=accelerator whatever they run at CPUPlace runs on the first accelerator."""
+
+import os
+
+if os.environ.get("FLUIDJAX_TEST_PLACE") == "accelerator":
+    from fluidjax.base import places
+
+    places.CPUPlace._jax_device = lambda self: places._accelerators()[0]  # type: ignore[method-assign]

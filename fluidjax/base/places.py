@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 from collections.abc import Sequence
 
@@ -15,6 +16,17 @@ import jax
 @functools.cache
 def _accelerators() -> tuple:
     return tuple(device for device in jax.local_devices() if device.platform != "cpu")
+
+
+@functools.cache
+def may_accelerate() -> bool:
+    """Whether JAX has a plugin for accelerators: known without starting XLA, after which a process cannot fork."""
+    return any(importlib.util.find_spec(plugin) for plugin in ("jax_plugins", "libtpu"))
+
+
+def default_place() -> Place:
+    """The first accelerator, or else the CPU."""
+    return CUDAPlace(0) if may_accelerate() and is_compiled_with_cuda() else CPUPlace()
 
 
 class Place:

@@ -13,6 +13,7 @@ from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.base.unknown import unknown_name
+from fluidjax.eager.device import running_at
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.framework import ComplexVariable, Program, default_main_program, program_guard
@@ -53,7 +54,8 @@ def guard(place: Any = None) -> Iterator[None]:
         ...     print((x + x).numpy())
         [2. 4.]
     """
-    with program_guard(Program(), Program()), unique_name.guard(), tracer_guard(Tracer(place)):
+    tracer = Tracer(place)
+    with program_guard(Program(), Program()), unique_name.guard(), tracer_guard(tracer), running_at(tracer.place):
         yield
 
 

@@ -27,7 +27,7 @@ from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution import background
 from lowering.engine.interrupts import uninterrupted
-from lowering.engine.x64 import in_x64
+from lowering.engine.x64 import in_x64, with_device
 
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
@@ -205,10 +205,11 @@ class Blocks:
 
     def _submit(self, job: Callable[[], None]) -> None:
         done: Future[None] = Future()
+        device = jax.config.jax_default_device  # type: ignore[attr-defined]
 
         def run() -> None:
             try:
-                job()
+                with_device(device, job)
             except BaseException as error:
                 done.set_exception(error)
             else:

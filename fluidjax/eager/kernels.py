@@ -7,7 +7,7 @@ of shapes and dtypes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -19,10 +19,12 @@ from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.values import Spec, spec_of
+from fluidjax.execution.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
 from lowering.engine.context import Context, special
 from lowering.engine.interrupts import uninterrupted
+from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import seed_key
 from lowering.engine.x64 import with_x64
 from lowering.program import BOOKKEEPING
@@ -164,8 +166,7 @@ class Kernel:
 
     @cached_property
     def _runner(self) -> Runner:
-        """Created at the first run: asking for the platform starts XLA, after which a process cannot fork."""
-        return Runner(_Variables(self._variables), platform=_platform())  # type: ignore[arg-type]
+        return Runner(_Variables(self._variables))  # type: ignore[arg-type]
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         for kind, given, slots in (
@@ -206,7 +207,7 @@ class Kernel:
         key, flat = (_wrapped(flat[0]), flat[1:]) if self.takes_key else (None, flat)
         names = [name for names in self.view.inputs.values() for name in names]
         env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
-        runner = Runner(self._runner.program, key=key, interpret=True, platform=_platform())
+        runner = Runner(self._runner.program, key=key, interpret=True, platform=default_device().platform)
         results = runner.run_op(self.view, env)
         return tuple([results.get(name) for names in self.view.outputs.values() for name in names])
 
@@ -219,8 +220,11 @@ class Kernel:
         return values
 
     def _rule(self, flat: Sequence[Any], key: Any = None) -> tuple[Any, ...]:
-        given = special(self.definition, self.view, key, Context(self.view, self._runner, {}))
-        return self._flat_results(call(self.definition, self._values(flat), self.attrs, given))
+        runner = self._runner
+        runner.platform = default_device().platform  # asked for so late because it starts XLA (see ``may_accelerate``)
+        given = special(self.definition, self.view, key, Context(self.view, runner, {}))
+        run = call if runner.platform == "cpu" else partial(in_full_precision, call)
+        return self._flat_results(run(self.definition, self._values(flat), self.attrs, given))
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The rule on input values, preceded by the key for a kernel that takes one."""
@@ -327,11 +331,6 @@ _BINARY = frozenset(
 
 def _wrapped(words: Any) -> Any:
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
-
-
-@cache
-def _platform() -> str:
-    return {"cuda": "gpu", "rocm": "gpu"}.get(jax.default_backend(), jax.default_backend())
 
 
 _RAGGED = frozenset([LoDArray])

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import jax
 import numpy as np
 
 from fluidjax.eager import values
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value
+from fluidjax.execution.executable import default_device
 from lowering.values import LoDArray
 
 # References to an unshared array: the slot, local variables of two functions, getrefcount's argument; and
@@ -66,7 +66,7 @@ class Shared:
 def can_share(array: np.ndarray) -> bool:
     """Whether memory is shared: for writable C-contiguous arrays, if there is no accelerator."""
     flags = array.flags
-    return flags.c_contiguous and flags.writeable and array.dtype != np.uint16 and jax.default_backend() == "cpu"
+    return flags.c_contiguous and flags.writeable and array.dtype != np.uint16 and default_device().platform == "cpu"
 
 
 def _is_ours(array: np.ndarray) -> bool:

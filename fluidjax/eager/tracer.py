@@ -13,7 +13,7 @@ from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
-from fluidjax.base.places import CPUPlace
+from fluidjax.base.places import default_place
 from fluidjax.eager.arguments import failure, known_slots, values_of, without_absent
 from fluidjax.eager.engine import Engine, RecordingEngine
 from fluidjax.eager.forms import expected, kernel_of_form
@@ -40,7 +40,7 @@ class Tracer:
     """
 
     def __init__(self, place: Any = None) -> None:
-        self.place = CPUPlace() if place is None else place
+        self.place = default_place() if place is None else place
         self._train_mode, self.made = True, Made()
         self.ids = {"tmp": 0}
         self.traced: list[Call] | None = None  # the ops traced since ``calls`` was entered

@@ -24,6 +24,7 @@ from lowering.engine.dataflow import uses
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
 from lowering.engine.messages import op_error_message
+from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import SingleOp, stand_in_names, static_attrs
 from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
@@ -117,11 +118,14 @@ class Runner:
     def run_op(self, op: OpView, env: Env) -> dict[str, Any]:
         """Values by name of the variables that ``op`` writes."""
         if not self.strange:
-            return self._run_op(op, env)
+            return self._run_exactly(op, env)
         kinds.check(self.program, op, env, self.strange)
-        results = kinds.in_kernel_type(self.program, op, env, self._run_op(op, env), self.strange)
+        results = kinds.in_kernel_type(self.program, op, env, self._run_exactly(op, env), self.strange)
         kinds.note(self.program, op, results, self.strange)
         return results
+
+    def _run_exactly(self, op: OpView, env: Env) -> dict[str, Any]:
+        return self._run_op(op, env) if self.platform == "cpu" else in_full_precision(self._run_op, op, env)
 
     def _run_op(self, op: OpView, env: Env) -> dict[str, Any]:
         try:

@@ -14,7 +14,7 @@ import numpy as np
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.several import SeveralDevices
-from tests.parallel import divided, pipelined
+from tests.parallel import divided, pipelined, placed
 from tests.parallel.nets import conv_bn, mlp, own_rates
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_recordings import test_recording
@@ -160,7 +160,7 @@ def check_steps_compile_once() -> None:
 
 def main() -> None:
     assert len(jax.devices("cpu")) >= 8
-    for name, check in [*globals().items(), *vars(divided).items(), *vars(pipelined).items()]:
+    for name, check in [*globals().items(), *vars(divided).items(), *vars(pipelined).items(), *vars(placed).items()]:
         if name.startswith("check_"):
             print(name, flush=True)
             check()

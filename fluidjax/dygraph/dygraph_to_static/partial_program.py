@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fluidjax.backward.gradients import calc_gradient
@@ -20,6 +19,7 @@ from fluidjax.eager.ambient import eager
 from fluidjax.eager.python_ops import record
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
+from fluidjax.execution.executable import default_device
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.stretch import Stretch
 from fluidjax.framework import Program, Variable, program_guard, program_view
@@ -144,7 +144,7 @@ class _Halves:
         self._program = program
         view = program_view(program)
         settings: Any = {
-            "platform": jax.default_backend(),
+            "platform": default_device().platform,
             "capacities": layer._capacities,
             "checked": flag("FLAGS_check_values"),
         }

@@ -185,10 +185,10 @@ def _(x, y, d_out, *, axis):
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast())
 def elementwise_pow(x, y, *, axis: int = -1):
-    """Out = X ** Y; integers are computed in float64 and truncated."""
+    """Out = X ** Y; integers are computed in float64, whose last bit depends on the platform, and rounded."""
     x, y = aligned(x, y, axis)
     if np.issubdtype(x.dtype, np.integer):
-        return jnp.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+        return jnp.rint(jnp.power(x.astype(np.float64), y.astype(np.float64))).astype(x.dtype)
     return jnp.power(x, y)
 
 

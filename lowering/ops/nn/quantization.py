@@ -19,13 +19,13 @@ def steps(bits: int) -> int:
 
 
 def quantized(x, scale, bits, round_type=1):
-    """round(bound * (1 / s) * clip(x, -s, s)) with a scale of zero counting as one; halves are rounded to even.
+    """round(bound * (1 / s) * clip(x, -s, s)); a scale that is zero or subnormal counts as one, halves go to even.
 
     Means of quantised values are often such halves, and so the order of the factors decides what they become. Type 0,
     which Paddle 2 added, clips after rounding, to the integers of a signed type.
     """
     bound = steps(bits)
-    safe = jnp.where(scale > 0, scale, 1)
+    safe = jnp.where(scale >= jnp.finfo(scale.dtype).tiny, scale, 1)
     if round_type == 0:
         return jnp.clip(jnp.round(x * (bound / safe)), -bound - 1, bound)
     return jnp.round(jnp.clip(x, -scale, scale) * (bound * (1 / safe)))
