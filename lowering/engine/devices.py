@@ -111,7 +111,8 @@ def is_joint_gradient(op: OpView, devices: Devices) -> bool:
 
 def draws(program: ProgramView, op: OpView) -> bool:
     """Whether an op draws numbers that are not fixed by a seed of its own."""
-    if "key" in get_op(op.type).special and not op.attrs.get("seed"):
+    definition = get_op(op.type)
+    if "key" in definition.special and not definition.own_seed(op.attrs):
         return True
     return any(draws(program, inner) for idx in sub_blocks(op) for inner in program.blocks[idx].ops)
 

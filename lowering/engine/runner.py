@@ -258,7 +258,7 @@ class Runner:
         name = next(iter(op.output_names()), op.type)
         count = self.draws.get(name, 0)
         self.draws[name] = count + 1
-        seed = int(op.attrs.get("seed", 0) or 0)
+        seed = get_op(op.type).own_seed(op.attrs)
         if seed:
             return self._in_turn(fold_in(seed_key(seed, host=is_host_key(self.key)), count))
         if self.key is None:

@@ -41,10 +41,15 @@ flow.rank_table reorder_lod_tensor_by_rank_grad shrink_rnn_memory shrink_rnn_mem
 flow.rank_table split_lod_tensor
 fused.dense fc fused_elemwise_activation fused_elemwise_activation_grad
 fused.dense fusion_repeated_fc_relu fusion_squared_mat_sub
+fused.norms fused_bias_act fused_bias_dropout_residual_layer_norm
+fused.norms fused_bias_residual_layernorm fused_dropout_add
+fused.norms fused_embedding_eltwise_layernorm fused_fc_elementwise_layernorm rms_norm
+fused.norms skip_layernorm
 fused.recurrent attention_lstm fused_embedding_fc_lstm fusion_gru fusion_lstm
 fused.sequence fused_embedding_seq_pool fused_embedding_seq_pool_grad
 fused.sequence fusion_seqconv_eltadd_relu fusion_seqexpand_concat_fc fusion_seqpool_concat
 fused.sequence fusion_seqpool_cvm_concat
+fused.transformer fused_attention fused_feedforward fused_gemm_epilogue multihead_matmul
 host.asserting assert
 host.files load load_combine save save_combine
 host.printing print
@@ -74,8 +79,8 @@ math.arithmetic allclose clip clip_grad cumsum cumsum_grad dist dist_grad increm
 math.arithmetic isinf isnan minus scale sum
 math.binary_v2 atan2 atan2_grad bitwise_and bitwise_not bitwise_or bitwise_xor einsum
 math.binary_v2 einsum_grad elementwise_fmax elementwise_fmax_grad elementwise_fmin
-math.binary_v2 elementwise_fmin_grad elementwise_heaviside equal_all isclose lerp lerp_grad
-math.binary_v2 nextafter
+math.binary_v2 elementwise_fmin_grad elementwise_heaviside equal_all grad_add isclose lerp
+math.binary_v2 lerp_grad nextafter
 math.clip_by_norm clip_by_norm
 math.compare equal equal_reduce greater_equal greater_than is_empty less_equal less_than
 math.compare logical_and logical_not logical_or logical_xor not_equal
@@ -122,6 +127,9 @@ nn.activation relu_grad relu_grad_grad selu selu_grad sigmoid sigmoid_grad soft_
 nn.activation soft_relu_grad softmax softmax_grad softplus softplus_grad softshrink
 nn.activation softshrink_grad softsign softsign_grad stanh stanh_grad swish swish_grad tanh
 nn.activation tanh_grad tanh_shrink tanh_shrink_grad thresholded_relu thresholded_relu_grad
+nn.attention_serving flash_attn_unpadded fused_rotary_position_embedding
+nn.attention_serving fused_rotary_position_embedding_grad masked_multihead_attention
+nn.attention_serving variable_length_memory_efficient_attention
 nn.attention_v2 flash_attn fused_softmax_mask fused_softmax_mask_grad
 nn.attention_v2 fused_softmax_mask_upper_triangle fused_softmax_mask_upper_triangle_grad
 nn.batch_norm batch_norm batch_norm_grad inplace_abn inplace_abn_grad
@@ -136,7 +144,8 @@ nn.embedding lookup_table_v2_grad
 nn.images_v2 channel_shuffle channel_shuffle_grad fold fold_grad pad3d pad3d_grad
 nn.images_v2 pixel_unshuffle pixel_unshuffle_grad
 nn.interpolate bicubic_interp bicubic_interp_grad bilinear_interp bilinear_interp_grad
-nn.interpolate nearest_interp nearest_interp_grad trilinear_interp trilinear_interp_grad
+nn.interpolate linear_interp linear_interp_grad nearest_interp nearest_interp_grad
+nn.interpolate trilinear_interp trilinear_interp_grad
 nn.interpolate_v2 bicubic_interp_v2 bicubic_interp_v2_grad bilinear_interp_v2
 nn.interpolate_v2 bilinear_interp_v2_grad linear_interp_v2 linear_interp_v2_grad nearest_interp_v2
 nn.interpolate_v2 nearest_interp_v2_grad trilinear_interp_v2 trilinear_interp_v2_grad
@@ -163,6 +172,7 @@ nn.tree_conv tree_conv tree_conv_grad
 nn.vision pixel_shuffle pixel_shuffle_grad shuffle_channel shuffle_channel_grad
 nn.vision space_to_depth space_to_depth_grad temporal_shift temporal_shift_grad unfold
 nn.vision unfold_grad
+nn.weight_only llm_int8_linear weight_dequantize weight_only_linear weight_quantize
 optimizer.adam adam adamax adamw lamb merged_adam
 optimizer.adaptive adadelta adagrad decayed_adagrad ftrl rmsprop
 optimizer.average average_accumulates
@@ -233,6 +243,9 @@ tensor.shape_v2 expand_v2 expand_v2_grad flatten_contiguous_range flatten_contig
 tensor.shape_v2 tile tile_grad
 tensor.slicing crop crop_grad crop_tensor crop_tensor_grad slice slice_grad strided_slice
 tensor.slicing strided_slice_grad
+tensor.strides as_strided as_strided_grad index_select_strided index_select_strided_grad
+tensor.strides tensor_unfold tensor_unfold_grad view_dtype view_shape view_shape_grad
+tensor.top_p top_p_sampling
 """
 
 HOMES = {type: file for file, *types in map(str.split, _LINES.split("\n")[1:-1]) for type in types}

@@ -46,6 +46,16 @@ def round_half_away(x: Any, xp: Any = jnp) -> Any:
     return xp.sign(x) * xp.floor(xp.abs(x) + 0.5)
 
 
+def own_names(slots: str) -> dict[str, str]:
+    """Slots that are spelt as their parameters: those of the ops that Paddle 2 generates from its list of kernels."""
+    return {name: name for name in slots.split()}
+
+
+def wide(x: Any) -> Any:
+    """x in at least float32."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 def off_rows(attrs: Mapping[str, Any], ndim: int) -> Wise | None:
     """Rows rule of an op that works along ``axis``: row-wise unless that is the row axis."""
     return WISE if int(attrs["axis"]) % max(ndim, 1) else None

@@ -216,6 +216,11 @@ class OpDef:
         given = {s.name: attrs.get(s.name, attrs.get(s.later, s.default)) for s in self.attrs.values()}
         return self.rows(given, ndim)
 
+    def own_seed(self, attrs: Mapping[str, Any]) -> int:
+        """The seed that one op with these attributes fixes; 0 if it draws with the run's, as by default."""
+        spec, seed = self.attrs.get("seed"), int(attrs.get("seed", 0) or 0)
+        return 0 if spec is not None and seed == spec.default else seed
+
     def input(self, name: str) -> Slot | None:
         """The input slot of that name; None if there is none."""
         return next((s for s in self.inputs if s.name == name), None)

@@ -1026,3 +1026,21 @@ case(
     False,
     x=numbers(2, 3, dtype="int32"),
 )
+
+# ---- weights of 8 and 4 bits, in the order in which GPUs read them; names of older ops ----
+
+for _algo in ("weight_only_int8", "weight_only_int4", "llm.int8"):
+    for _arch in (70, 80)[_algo == "llm.int8" :]:
+        case(
+            f"weight_quantize_{_algo}_{_arch}",
+            lambda p, x, algo=_algo, arch=_arch: p.nn.quant.weight_quantize(x, algo, arch),
+            False,
+            x=values(64, 64, seed=7).astype("float16"),
+        )
+case("grad_add", _op("grad_add", "X Y", "Out"), False, x=X23, y=values(2, 3, seed=1))
+for _mode in (0, 1):
+    case(
+        f"linear_interp_{_mode}",
+        _op("linear_interp", "X", "Out", out_w=7, interp_method="linear", align_corners=False, align_mode=_mode),
+        x=X234,
+    )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.ops.math.elementwise import aligned
 from lowering.registry import WISE, op
 from lowering.values import concrete
 
@@ -104,3 +105,9 @@ def _(operands: list, d_out, *, equation):
 def nextafter(x, y):
     """out = the number next to x in the direction of y."""
     return jnp.nextafter(x, y)
+
+
+@op(diff="")
+def grad_add(x, y, *, axis: int = -1):
+    """Out = X + Y, as in elementwise_add: the sum of two gradients."""
+    return jnp.add(*aligned(x, y, axis))

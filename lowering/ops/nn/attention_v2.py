@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.ops.shared import own_names, wide
 from lowering.registry import op
 
 
@@ -14,26 +15,21 @@ def _causal(scores):
     return jnp.where(jnp.tril(jnp.ones((q, k), bool), k - q), scores, -jnp.inf)
 
 
-def _wide(x):
-    """x in at least float32."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
-
-
 @op(grad="vjp", reads="x mask", diff="x")
 def fused_softmax_mask(x, mask):
     """Out = softmax(X + Mask) over the last dimension."""
-    return jax.nn.softmax(_wide(x + mask), axis=-1).astype(x.dtype)
+    return jax.nn.softmax(wide(x + mask), axis=-1).astype(x.dtype)
 
 
 @op(grad="vjp", reads="x")
 def fused_softmax_mask_upper_triangle(x):
     """Out = softmax of X over the last dimension, with each row restricted to the columns up to the diagonal."""
-    return jax.nn.softmax(_causal(_wide(x)), axis=-1).astype(x.dtype)
+    return jax.nn.softmax(_causal(wide(x)), axis=-1).astype(x.dtype)
 
 
 _FLASH = {
     "out": "out softmax~ softmax_lse~ seed_offset~",
-    "slots": {n: n for n in ("q", "k", "v", "fixed_seed_offset", "attn_mask")},
+    "slots": own_names("q k v fixed_seed_offset attn_mask"),
 }
 
 

@@ -233,6 +233,7 @@ def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
 
 
 _register("nearest_interp", nearest_taps, "Out = the nearest pixel of X at out_h x out_w.")
+_register("linear_interp", linear_taps, "Out = X [N, C, W] resized to out_w by weights of the 2 neighbours.")
 _register("bilinear_interp", linear_taps, "Out = X resized to out_h x out_w by weights of the 2 x 2 neighbours.")
 _register("trilinear_interp", linear_taps, "Out = X [N, C, D, H, W] resized by weights of the 2 x 2 x 2 neighbours.")
 _register("bicubic_interp", cubic_taps, "Out = X resized to out_h x out_w by cubic convolution of 4 x 4 neighbours.")
