@@ -85,7 +85,7 @@ def weight_quantize(x, *, algo: str = "weight_only_int8", arch: int = 80, group_
     scale = step.astype(x.dtype)
     if algo == "llm.int8":
         return numbers.T.astype(jnp.int8), scale
-    kept = numbers.reshape(-1)[order(*x.shape, bits, arch)] + (1 << (bits - 1))
+    kept = numbers.reshape(-1)[order(x.shape[0], x.shape[1], bits, arch)] + (1 << (bits - 1))
     return _packed(kept, bits).reshape(-1, x.shape[0]), scale
 
 
