@@ -109,11 +109,11 @@ def flash_attn_unpadded(
     if attn_mask is not None:
         raise ValueError("flash_attn_unpadded with attn_mask: expected none; use products and softmax as ops")
     own, left = _from_the_end(cu_seqlens_q, q.shape[0])
-    theirs, behind = _from_the_end(cu_seqlens_k, k.shape[0])
+    theirs, following = _from_the_end(cu_seqlens_k, k.shape[0])
     k, v = (jnp.repeat(t, q.shape[1] // k.shape[1], axis=1) for t in (k, v))
     scores = wide(jnp.einsum("qhd,khd->hqk", q, k)) * scale
     seen = own[:, None] == theirs
-    seen = seen & (behind >= left[:, None]) if causal else seen
+    seen = seen & (following >= left[:, None]) if causal else seen
     scores = jnp.where(seen, scores, -jnp.inf)
     return jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, axis=-1).astype(v.dtype), v), None, None, None
 
