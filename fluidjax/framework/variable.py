@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
@@ -45,6 +47,14 @@ class VariableMetaClass(type):
 
 
 _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their inputs
+
+
+# NumPy's name of an operator, and what its right operand calls it.
+_REFLECTED = dict(
+    pair.split(":")
+    for pair in "add:radd subtract:rsub multiply:rmul divide:rtruediv true_divide:rtruediv power:rpow"
+    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq not_equal:ne".split()
+)
 
 
 class Variable(metaclass=VariableMetaClass):
@@ -262,10 +272,20 @@ class Variable(metaclass=VariableMetaClass):
             )
         )
 
-    __array_priority__ = 1.0  # NumPy's scalars and arrays leave operators to the variable
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """An array of the variable itself, as of any object: lists of variables become arrays of them."""
+        if dtype is not None and np.dtype(dtype) != object:
+            self._no_number("np.array()")
+        array = np.empty((), object)
+        array[()] = self
+        return array
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
-        self._no_number("np.array()")
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Variable:
+        """An operator with a number of NumPy's on its left makes an op; other functions of NumPy find no numbers."""
+        operator = _REFLECTED.get(ufunc.__name__)
+        if operator is None or method != "__call__" or inputs[0] is self:
+            self._no_number(f"np.{ufunc.__name__}()")
+        return getattr(self, f"__{operator}__")(inputs[0])
 
     def __float__(self) -> NoReturn:
         self._no_number("float()")

@@ -96,7 +96,8 @@ _asarray, _array = _accepts_ragged(np.asarray), _accepts_ragged(np.array)
 @functools.wraps(np.array)
 def array(object: Any, dtype: Any = None, copy: Any = True, *args: Any, **kwargs: Any) -> np.ndarray:
     """An array; ``copy=False`` copies where it is needed, and ``copy`` may be given by its position."""
-    return _array(object, dtype, *args, copy=copy or None, **kwargs)
+    mode = {False: None}.get(copy, copy)  # NumPy's own modes have no truth value
+    return _array(object, dtype, *args, copy=mode, **kwargs)
 
 
 _CHANGED = {"fromstring": fromstring, "array": array, "asarray": _asarray}
@@ -105,7 +106,7 @@ _VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads, 
 
 
 def install() -> None:
-    """Restore what is missing; ``fromstring`` reads bytes again, lists of unequal lengths become arrays of lists."""
+    """Restore what is missing; ``fromstring`` reads bytes again, uneven lists become arrays, numbers print bare."""
     names: dict[str, Any] = {**_TYPES, **_VALUES}
     names |= {old: getattr(np, new) for new, olds in _RENAMED.items() for old in olds.split()}
     names |= {name: getattr(np.exceptions, name) for name in _EXCEPTIONS.split() if hasattr(np.exceptions, name)}
@@ -113,3 +114,5 @@ def install() -> None:
     for name, value in names.items():
         vars(np).setdefault(name, value)
     vars(np).update(_CHANGED)
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        np.set_printoptions(legacy="1.25")  # logs hold 0.5, not np.float32(0.5)

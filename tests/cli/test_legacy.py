@@ -47,6 +47,8 @@ assert ragged.dtype == object and ragged.shape == (2,) and np.asarray([[1], []])
 assert np.array([[1, 2], [3, 4]], 'int32', copy=True).dtype == 'int32' and np.array(object=[1]).tolist() == [1]
 assert np.array([1], 'float32', copy=False).dtype == 'float32' and np.array(ragged[0], None, False).tolist() == [1, 2]
 assert np.array(array_ := np.ones(2), copy=False) is array_ and np.array(array_) is not array_
+assert np.array(array_, copy=np._CopyMode.IF_NEEDED) is array_  # as SciPy asks
+assert repr([np.float32(0.5), np.int64(2)]) == '[0.5, 2]'  # NumPy 2 adds the types
 assert np.reshape(np.arange(4), newshape=[2, 2]).shape == (2, 2) and np.math.sqrt(4) == 2 and np.typeDict['float32']
 assert np.percentile([1, 2, 4], 40, interpolation='lower') == 1 and np.quantile([1, 3], q=0.5) == 2
 assert np.vstack(map(np.array, [[1], [2]])).shape == (2, 1) and np.stack(iter(np.eye(3)), 1).shape == (3, 3)

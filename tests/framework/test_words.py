@@ -111,9 +111,15 @@ def test_no_place():
     said(lambda: fluid.Executor("gpu"), "'gpu' is no place", "fluid.CUDAPlace(0)", "received: a str")
 
 
-@pytest.mark.parametrize(("ask", "name"), [(np.array, "np.array()"), (float, "float()"), (int, "int()")])
+@pytest.mark.parametrize(("ask", "name"), [(np.float32, "np.array()"), (float, "float()"), (int, "int()")])
 def test_a_static_variable_has_no_number(net, ask, name):
     said(lambda: ask(net[3]), f"{name} of Variable", "fetch it")
+    said(lambda: float(np.array(net[3])), "float() of Variable", "fetch it")
+
+
+def test_an_array_of_variables_holds_the_variables(net):
+    hidden, cell = np.squeeze([[net[0], net[3]]])
+    assert hidden is net[0] and cell is net[3] and np.array(cell).item() is cell
 
 
 def test_a_condition_of_python(net):
