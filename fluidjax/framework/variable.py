@@ -50,11 +50,11 @@ _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their i
 
 
 # NumPy's name of an operator, and what its right operand calls it.
-_REFLECTED = dict(
-    pair.split(":")
-    for pair in "add:radd subtract:rsub multiply:rmul divide:rtruediv true_divide:rtruediv power:rpow"
-    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq not_equal:ne".split()
+_OPERATORS = (
+    "add:radd subtract:rsub multiply:rmul divide:rtruediv power:rpow"
+    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq"
 )
+_REFLECTED = dict(pair.split(":") for pair in _OPERATORS.split())
 
 
 class Variable(metaclass=VariableMetaClass):
