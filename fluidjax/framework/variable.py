@@ -282,10 +282,9 @@ class Variable(metaclass=VariableMetaClass):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Variable:
         """An operator with a number of NumPy's on its left makes an op; other functions of NumPy find no numbers."""
-        operator = _REFLECTED.get(ufunc.__name__)
-        if operator is None or method != "__call__" or inputs[0] is self:
-            self._no_number(f"np.{ufunc.__name__}()")
-        return getattr(self, f"__{operator}__")(inputs[0])
+        if method == "__call__" and inputs[0] is not self and ufunc.__name__ in _REFLECTED:
+            return getattr(self, f"__{_REFLECTED[ufunc.__name__]}__")(inputs[0])
+        self._no_number(f"np.{ufunc.__name__}()")
 
     def __float__(self) -> NoReturn:
         self._no_number("float()")
