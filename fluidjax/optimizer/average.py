@@ -103,7 +103,8 @@ class ModelAverage(Optimizer):
         total = layers.sum(x=[state[name] for name in _SUMS])
         dtype = "float32" if self._dtype is None else self._dtype
         count, total = layers.cast(x=count, dtype=dtype), layers.cast(x=total, dtype=dtype)
-        block.append_op(type="elementwise_div", inputs={"X": total, "Y": count}, outputs={"Out": param})
+        divide = LayerHelper("elementwise_div")  # takes a name, as a layer does
+        divide.append_op(type="elementwise_div", inputs={"X": total, "Y": count}, outputs={"Out": param})
 
     def _add_average_restore_op(self, block: Block, pair: tuple[Variable, Variable]) -> None:
         param, backup = (block._clone_variable(var) for var in pair)

@@ -44,6 +44,7 @@ class Demand:
         low, high: numbers, arrays that broadcast to ``values``, or None for no bound.
         but: an additional admissible value, such as an ``ignore_index``.
         nonzero: whether 0 is refused.
+        words: what is expected, where the bounds are not numbers to be told.
     """
 
     param: str
@@ -52,6 +53,7 @@ class Demand:
     high: Any = None
     but: int | None = None
     nonzero: bool = False
+    words: str = ""
 
     def broken(self, values: Array) -> Array:
         """bool, like ``values``: where they violate the demand."""
@@ -73,6 +75,8 @@ class Demand:
 
     def expected(self) -> str:
         """The range in words."""
+        if self.words:
+            return self.words
         if self.nonzero:
             return "a divisor other than 0"
         traced = isinstance(self.high, jax.core.Tracer)

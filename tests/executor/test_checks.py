@@ -539,3 +539,29 @@ def test_a_sequence_longer_than_its_padding() -> None:
         np.testing.assert_array_equal(found, [[X[0], 0 * X[0]], X[1:3]])
         with pytest.raises(fluid.core.EnforceNotMet, match="sequence_pad.*value 3"):
             exe.run(feed={"x": seq(X, 1, 3)}, fetch_list=[padded])
+
+
+@pytest.mark.parametrize("spread", [layers.sequence_expand, layers.sequence_expand_as])
+@pytest.mark.parametrize("computed", [False, True], ids=["fed", "computed"])
+def test_rows_are_spread_over_as_many_sequences(spread: Any, computed: bool) -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1], lod_level=1)
+        out = spread(layers.scale(x, 1.0) if computed else x, y)
+        exe = fluid.Executor(fluid.CPUPlace())
+        for rows in (1, 2, 3):
+            feed = {"x": X[:rows], "y": seq(X[:3, :1], 2, 1)}
+            if rows == 2:
+                (found,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
+                np.testing.assert_array_equal(np.array(found), X[[0, 0, 1]])
+                continue
+            with pytest.raises(fluid.core.EnforceNotMet, match=f"value {rows} of(.|\n)*as many rows"):
+                exe.run(feed=feed, fetch_list=[out])
+
+
+def test_sequences_are_repeated_for_as_many_sequences() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = fluid.data("x", [None, 3], lod_level=1), fluid.data("y", [None, 1], lod_level=1)
+        out = layers.sequence_expand(x, y)
+        with pytest.raises(fluid.core.EnforceNotMet, match="value 2 of(.|\n)*as many rows"):
+            feed = {"x": seq(X[:3], 1, 2), "y": seq(X[:2, :1], 2)}
+            fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[out])

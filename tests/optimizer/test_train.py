@@ -164,3 +164,11 @@ def test_state_goes_out_and_in(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(run["w_velocity_0"], state["w_velocity_0"] * 2)
         with pytest.raises(ValueError, match="set_dict: the state lacks w_velocity_0"):
             made[0].set_dict({"e_velocity_0": state["e_velocity_0"]})
+
+
+def test_names_after_an_average_go_on_as_in_paddle():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 1))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        fluid.optimizer.ModelAverage(0.5)
+        assert fluid.unique_name.generate("elementwise_div") == "elementwise_div_2"  # one for each parameter

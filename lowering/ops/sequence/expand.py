@@ -55,6 +55,20 @@ def _repeated_sequences(x: LoDArray | Meta, y: Meta, level: int) -> tuple[np.nda
     return rows.astype(np.int32), out_off
 
 
+def _sequences(value: LoDArray, level: int) -> Array:
+    """How many sequences a level has; those of an inner level are the rows of the level around it."""
+    if level > 0:
+        return value.lod[level - 1][-1]
+    return np.asarray(value.lod[0].shape[0] - 1, np.int32) if value.nseq is None else value.nseq
+
+
+def _as_many(x: LoDArray, y: LoDArray, level: int) -> list[Demand]:
+    """One row (or sequence) of ``x`` for each sequence of ``y``; gathers would repeat or drop the others."""
+    many = _sequences(y, level)
+    rows = _sequences(x, 0) if x.lod else np.asarray(x.capacity, np.int32) if x.nrows is None else x.nrows
+    return [Demand("x", rows, many, many + 1, words="as many rows, or sequences, as Y has sequences")]
+
+
 @op(rows=MASKED, diff="x", infer=shapes.sequence_expand)
 def sequence_expand(x: LoDArray, y: Meta, *, ref_level: int = -1):
     """Repeat sequence i of X (row i, without LoD) as often as sequence i of Y's ``ref_level`` has entries.
@@ -68,6 +82,12 @@ def sequence_expand(x: LoDArray, y: Meta, *, ref_level: int = -1):
         return _repeat_rows(x.data, y, level)
     rows, off = _repeated_sequences(x, y, level)
     return LoDArray(take(x.data, rows), (off,))
+
+
+@sequence_expand.check
+def _(x: LoDArray, y: LoDArray, *, ref_level):
+    level = _level(y, ref_level)
+    return _as_many(x, y, level) if y.lod and y.lod[level].shape[0] > 1 else []
 
 
 @sequence_expand.grad
@@ -89,6 +109,11 @@ def sequence_expand_as(x, y: Meta):
     """Repeat row i of X as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
     return LoDArray(repeated.data, y.lod, repeated.nrows, y.nseq, y.longest)
+
+
+@sequence_expand_as.check
+def _(x: LoDArray, y: LoDArray):
+    return _as_many(x, y, 0) if y.lod else []
 
 
 @sequence_expand_as.grad
