@@ -21,6 +21,9 @@ from fluidjax.execution.tiers import Sizes, Tiers, Visit
 from lowering.dtypes import from_numpy, to_numpy
 from lowering.program import VarView
 
+# Data types of feeds that are converted to the declared one instead of refused, with a warning: (fed, declared).
+rounded: set[tuple[np.dtype, np.dtype]] = set()
+
 
 class Handed(NamedTuple):
     """A value of the lowering that another step left, with padded rows."""
@@ -303,6 +306,13 @@ def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
                 f"feed {var.name!r}: the data type does not match: expected an array of numbers, {expected}, received"
                 f" {data.dtype}; make one with numpy.asarray(data, {str(expected)!r})"
             )
+        if (data.dtype, expected) in rounded:
+            warnings.warn(
+                f"feed {var.name!r}: expected {expected}, received {data.dtype}, which is rounded; NumPy 1 keeps the"
+                f" type of an array that meets a number. Convert it with array.astype({str(expected)!r}).",
+                stacklevel=2,
+            )
+            return data.astype(expected)
         raise _misfit(
             f"The data type of fed Variable {var.name!r} must be {str(expected)!r}, but received {str(data.dtype)!r}",
             f"Convert it with array.astype({str(expected)!r}).",

@@ -14,6 +14,7 @@ from fluidjax.legacy import (
     protobuf_stubs,
     python_names,
     unittest_numbers,
+    wider_numbers,
 )
 
 
@@ -26,3 +27,4 @@ def install() -> None:
     package_names.install()
     protobuf_stubs.install()
     unittest_numbers.install()
+    wider_numbers.install()

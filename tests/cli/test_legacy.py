@@ -76,6 +76,15 @@ print('%f %d %.2f' % (fetched, fetched, np.array(tensor)), float(np.array(tensor
 print('%.3f' % np.mean([fetched, fetched], axis=0), complex(np.ones((1, 1))), float(np.array(3)), math.sqrt(np.ones(1)))
 into = np.zeros(2)
 into[0] = np.ones(1)
+
+# A float32 array times a float64 number
+import warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter('always')
+    for _ in range(3):
+        wide, = exe.run(feed={'x': feed['x'] * np.sqrt(4)}, fetch_list=[loss])
+assert wide.dtype == 'float32' and float(wide) == 3.75, (wide.dtype, wide)
+assert (np.float32(1) * np.float64(2)).dtype == 'float64' and 'which is rounded' in str(told[0].message), told
 for many in (np.ones(2), np.ones(0)):
     for convert in (float, int, complex):
         try:
