@@ -1,10 +1,10 @@
-"""Arguments that functions of NumPy no longer take: renamed ones, and iterators of arrays to stack."""
+"""Arguments that functions of NumPy no longer take: renamed ones, iterators of arrays to stack, generators to sum."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,18 @@ def _stacks_iterators(stack: Callable[..., np.ndarray]) -> Callable[..., np.ndar
     return stacked
 
 
+_sum = np.sum
+
+
+@functools.wraps(np.sum)
+def _sums_generators(a: Any, *args: Any, **kwargs: Any) -> Any:
+    """A generator is summed as Python does."""
+    return sum(a) if isinstance(a, Generator) else _sum(a, *args, **kwargs)
+
+
 _CHANGED = {name: _renamed(getattr(np, name), names) for name, names in _RENAMED.items()}
 _CHANGED |= {name: _stacks_iterators(getattr(np, name)) for name in _STACKS.split()}
+_CHANGED["sum"] = _sums_generators
 
 
 def install() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,34 @@ def msort(a: Any) -> np.ndarray:
     return np.sort(a, axis=0)
 
 
+_KINDS = "biufc"  # numbers, from narrow to wide
+
+
+def find_common_type(array_types: Sequence[Any], scalar_types: Sequence[Any]) -> np.dtype | None:
+    """The data type of the arrays together; that of the scalars only if it is of a wider kind of numbers."""
+    arrays, scalars = (
+        np.result_type(*map(np.dtype, types)) if types else None for types in (array_types, scalar_types)
+    )
+    if arrays is None or scalars is None:
+        return scalars if arrays is None else arrays
+    return scalars if _KINDS.find(scalars.kind) > _KINDS.find(arrays.kind) >= 0 else arrays
+
+
+class _Casts(dict):
+    """``np.cast[dtype](x)``: x as an array of that data type."""
+
+    def __missing__(self, dtype: Any) -> Callable[[Any], np.ndarray]:
+        return lambda x: np.asarray(x).astype(dtype)
+
+
+_SCTYPES = {
+    "int": [np.int8, np.int16, np.int32, np.int64],
+    "uint": [np.uint8, np.uint16, np.uint32, np.uint64],
+    "float": [np.float16, np.float32, np.float64, np.longdouble],
+    "complex": [np.complex64, np.complex128, np.clongdouble],
+    "others": [bool, object, bytes, str, np.void],
+}
+
 _fromstring = np.fromstring
 
 
@@ -101,8 +129,9 @@ def array(object: Any, dtype: Any = None, copy: Any = True, *args: Any, **kwargs
 
 
 _CHANGED = {"fromstring": fromstring, "array": array, "asarray": _asarray}
-_FUNCTIONS = (alen, asfarray, asscalar, in1d, msort)
+_FUNCTIONS = (alen, asfarray, asscalar, find_common_type, in1d, msort)
 _VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads, "math": math, "typeDict": np.sctypeDict}
+_VALUES |= {"cast": _Casts(), "sctypes": _SCTYPES}
 
 
 def install() -> None:
@@ -114,5 +143,6 @@ def install() -> None:
     for name, value in names.items():
         vars(np).setdefault(name, value)
     vars(np).update(_CHANGED)
+    vars(np.lib).setdefault("pad", np.pad)
     if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
         np.set_printoptions(legacy="1.25")  # logs hold 0.5, not np.float32(0.5)

@@ -49,6 +49,9 @@ assert np.array([1], 'float32', copy=False).dtype == 'float32' and np.array(ragg
 assert np.array(array_ := np.ones(2), copy=False) is array_ and np.array(array_) is not array_
 assert np.array(array_, copy=np._CopyMode.IF_NEEDED) is array_  # as SciPy asks
 assert repr([np.float32(0.5), np.int64(2)]) == '[0.5, 2]'  # NumPy 2 adds the types
+assert np.cast['int32']([1.5]) == [1] and np.sctypes['float'][1] is np.float32 and np.lib.pad([1], 1, 'edge').size == 3
+assert np.find_common_type([np.float32], [np.float64]) == 'float32' and np.sum(i for i in range(4)) == 6 == np.sum([6])
+assert np.find_common_type(['int64'], ['float32']) == 'float32' and np.find_common_type(['f4', 'f8'], []) == 'float64'
 assert np.reshape(np.arange(4), newshape=[2, 2]).shape == (2, 2) and np.math.sqrt(4) == 2 and np.typeDict['float32']
 assert np.percentile([1, 2, 4], 40, interpolation='lower') == 1 and np.quantile([1, 3], q=0.5) == 2
 assert np.vstack(map(np.array, [[1], [2]])).shape == (2, 1) and np.stack(iter(np.eye(3)), 1).shape == (3, 3)
