@@ -10,9 +10,8 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -32,7 +31,21 @@ _EXECUTABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ")
 PLATFORMS = ("cpu", "cuda", "tpu")
 _LENGTHS = [32, 16]  # of open dims after the first in a comparison: room enough for the windows of an image network
 
-_FORMS = ((False, 0), (True, 0), (True, 16))  # whether inputs share symbols, and how small these may be
+
+class _Form(NamedTuple):
+    """How open sizes after the first are written: whether inputs share symbols, how small they may be, what divides."""
+
+    shared: bool = False
+    least: int = 0
+    times: int = 1
+
+    @property
+    def lengths(self) -> list[int]:
+        """Sizes for comparisons."""
+        return _LENGTHS if self.times == 1 else [self.times, 2 * self.times]
+
+
+_FORMS = (_Form(), _Form(shared=True), _Form(shared=True, least=16), _Form(shared=True, times=32))
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
@@ -132,7 +145,7 @@ def _stablehlo(
     _needed("flatbuffers")
     function, parameters = model.function("cpu" if tuple(platforms) == ("cpu",) else "gpu")
 
-    def written(shapes: Shapes) -> tuple[bytes, Any, Shapes]:
+    def written(shapes: Shapes, _: list[int]) -> tuple[bytes, Any, Shapes]:
         content = _exported(function, parameters, shapes, platforms)
         exported = export.deserialize(bytearray(content))
         _same_results(function, parameters, exported, shapes)
@@ -153,24 +166,25 @@ def _stablehlo(
     }
 
 
-def _with_sizes(model: Model, batch: int | None, write: Callable[[Shapes], Any]) -> Any:
+def _with_sizes(model: Model, batch: int | None, write: Callable[[Shapes, list[int]], Any]) -> Any:
     """What ``write`` makes of the inputs' shapes, with a symbol for each open size; of the first form that it can take.
 
-    Whether two inputs have to be equally long (the ids and the segments of a text), or to have room for a window, is
-    known to the program alone: tried are a symbol for each size, one for each axis, and one of at least 16.
+    ``write`` is also told sizes to compare at. Whether two inputs have to be equally long (the ids and the segments of
+    a text), to have room for a window, or to be halved and doubled back (the images of a detector), is known to the
+    program alone: tried are a symbol for each size, one for each axis, one of at least 16, and one times 32.
     """
-    forms = {(str(form := _shapes(model, batch, *kind)), kind[1]): form for kind in _FORMS}
+    forms = {(str(shapes := _shapes(model, batch, form)), form.least): (shapes, form.lengths) for form in _FORMS}
     refused: list[ExportError] = []
-    for form in forms.values():
+    for shapes, lengths in forms.values():
         try:
-            with _symbols_refused(form):
-                return write(form)
+            with _symbols_refused(shapes):
+                return write(shapes, lengths)
         except ExportError as error:
             refused.append(error)
     raise refused[-1]
 
 
-def _shapes(model: Model, batch: int | None, shared: bool, least: int) -> Shapes:
+def _shapes(model: Model, batch: int | None, form: _Form) -> Shapes:
     variables = model.program.global_block().vars
     ragged = [name for name in model.feeds if variables[name].lod_level]
     if ragged:
@@ -183,15 +197,13 @@ def _shapes(model: Model, batch: int | None, shared: bool, least: int) -> Shapes
             )
         )
     sizes = [(name, variables[name].shape) for name in model.feeds]
-    after = {
-        _symbol("size" if shared else name, at, n) for name, dims in sizes for at, n in enumerate(dims) if at and n < 0
-    }
-    scope = export.SymbolicScope([f"{word} >= {least}" for word in sorted(after)] if least else ())
+    after = {_symbol(name, at, n, form) for name, dims in sizes for at, n in enumerate(dims) if at and n < 0}
+    scope = export.SymbolicScope([f"{word} >= {form.least}" for word in sorted(after)] if form.least else ())
     found = {}
     for name in model.feeds:
         var = variables[name]
         if batch is None:
-            words = [_symbol("size" if shared else name, at, size) for at, size in enumerate(var.shape)]
+            words = [_symbol(name, at, size, form) for at, size in enumerate(var.shape)]
             shape = export.symbolic_shape(", ".join(words), scope=scope) if words else ()
         else:
             shape = tuple(batch if size < 0 else size for size in var.shape)
@@ -199,10 +211,13 @@ def _shapes(model: Model, batch: int | None, shared: bool, least: int) -> Shapes
     return found
 
 
-def _symbol(name: str, at: int, size: int) -> str:
+def _symbol(name: str, at: int, size: int, form: _Form) -> str:
     if size >= 0:
         return str(size)
-    return "batch" if at == 0 else f"{''.join(c if c.isalnum() else '_' for c in name)}_{at}"
+    if at == 0:
+        return "batch"
+    word = "size" if form.shared else "".join(c if c.isalnum() else "_" for c in name)
+    return f"{word}_{at}" if form.times == 1 else f"{form.times}*{word}_{at}"
 
 
 def _exported(function: JaxFunction, parameters: Any, shapes: Any, platforms: Sequence[str]) -> bytes:
@@ -297,11 +312,15 @@ def _jax(model: Model, *, batch: int | None = None, rows: int | None = None) -> 
     ragged = any(variables[name].lod_level for name in model.feeds)
     fixed = ragged or batch is not None
     sizes = [batch or 2] if fixed else [2, 3]
-    lengths = [None] if fixed else _LENGTHS
-    draws = [draw_feeds(model.program, model.feeds, *size) for size in zip(sizes, [rows] * 2, lengths, strict=False)]
-    given: dict[str, Any] = {"draws": draws, "room": rows or 16 * sizes[0], "name": model.name}
-    files_of = partial(python.files_of, model.program, model.feeds, model.fetches, model.scope, **given)
-    return True, files_of(shapes=None) if fixed else _with_sizes(model, None, lambda shapes: files_of(shapes=shapes))
+
+    def written(shapes: Shapes | None, lengths: Sequence[int | None]) -> dict[str, bytes]:
+        drawn = [
+            draw_feeds(model.program, model.feeds, *size) for size in zip(sizes, [rows] * 2, lengths, strict=False)
+        ]
+        given: dict[str, Any] = {"draws": drawn, "room": rows or 16 * sizes[0], "name": model.name}
+        return python.files_of(model.program, model.feeds, model.fetches, model.scope, shapes=shapes, **given)
+
+    return True, written(None, [None]) if fixed else _with_sizes(model, None, written)
 
 
 FORMATS: dict[str, Callable[..., tuple[bool, dict[str, bytes]]]] = {

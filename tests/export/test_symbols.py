@@ -59,13 +59,40 @@ def shown(batch, width):
     return {"image": np.random.rand(batch, 1, 8, width).astype("float32")}
 
 
+def resized(tmp_path):
+    """Images resized by a fraction, to given rows, and to the sizes of another, by each kind of interpolation."""
+    given = fluid.data("image", [None, 1, 8, None])
+    image = L.conv2d(given, 1, 1)
+    shorter, wanted = L.pool2d(image, 2, pool_stride=2), L.slice(L.shape(image), [0], [2], [4])
+    half = L.image_resize(image, scale=0.5, resample="NEAREST", align_corners=False)
+    corners = L.image_resize(shorter, wanted, resample="BILINEAR", align_corners=True)
+    middles = L.image_resize(shorter, wanted, resample="BILINEAR", align_corners=False, align_mode=0)
+    cubes = image.block.create_var(name="cubes", dtype="float32")
+    sizes = {"out_h": 5, "out_w": 7, "interp_method": "bicubic", "align_corners": False}
+    image.block.append_op("bicubic_interp", {"X": [image]}, {"Out": [cubes]}, sizes)
+    return save(tmp_path / "model", [given.name], [half, corners, middles, cubes, L.elementwise_add(image, middles)])
+
+
+def pyramid(tmp_path):
+    """What is halved and doubled again meets what it came from, as in a detector: widths are multiples of 32."""
+    image = fluid.data("image", [None, 1, 8, None])
+    quarter = L.conv2d(image, 2, 3, stride=4, padding=1)
+    eighth = L.pool2d(quarter, 3, pool_stride=2, pool_padding=1)
+    return save(tmp_path / "model", ["image"], [L.elementwise_add(L.resize_nearest(eighth, scale=2.0), quarter)])
+
+
 def executed(model, given):
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(model.scope):
         return exe.run(model.program, given, model.fetches)
 
 
-CASES = {"texts": (texts, drawn, [(1, 1), (3, 7)]), "images": (images, shown, [(1, 16), (3, 21)])}
+CASES = {
+    "texts": (texts, drawn, [(1, 1), (3, 7)]),
+    "images": (images, shown, [(1, 16), (3, 21)]),
+    "resized": (resized, shown, [(1, 17), (2, 31)]),
+    "pyramid": (pyramid, shown, [(1, 32), (2, 96)]),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -85,15 +112,30 @@ def test_a_model_for_any_size(case, tmp_path):
             np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_module_for_any_size(tmp_path):
-    model, given = texts(tmp_path), drawn(3, 7)
+def module_of(model, tmp_path):
+    """The module that the model is written as, imported."""
     model.write(str(tmp_path / "out"), "jax")
     spec = importlib.util.spec_from_file_location("any_size", tmp_path / "out" / "model.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def test_a_module_for_any_size(tmp_path):
+    model, given = texts(tmp_path), drawn(3, 7)
+    module = module_of(model, tmp_path)
     for ours, expected in zip(module.predict(module.load(), **given), executed(model, given), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_module_for_multiples_says_so(tmp_path):
+    model, given = pyramid(tmp_path), shown(2, 96)
+    module = module_of(model, tmp_path)
+    found = module.predict(module.load(), **given)
+    np.testing.assert_allclose(found, executed(model, given)[0], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="size 3 of image is 40; expected a multiple of 32"):
+        module.predict(module.load(), **shown(1, 40))
 
 
 def test_symbols_are_written_as_python():

@@ -136,13 +136,20 @@ def _word(name: str, path: str) -> str:
 
 
 def _symbols(order: Mapping[str, Any], arguments: Sequence[tuple[str, str, Any, list[str]]]) -> list[str]:
-    """``batch = x.shape[0]`` for each symbol."""
+    """``batch = x.shape[0]`` for each symbol; of one that stands for a part of a size, that it is whole."""
     found: dict[str, str] = {}
+    checks: list[str] = []
     for name, word, *_ in arguments:
         for at, size in enumerate(getattr(order[name], "shape", ())):
-            if not is_size(size) and str(size).isidentifier():
-                found.setdefault(str(size), f"{size} = {word}.shape[{at}]")
-    return list(found.values())
+            times, _, symbol = str(size).rpartition("*")
+            if is_size(size) or not symbol.isidentifier():
+                continue
+            here = f"{word}.shape[{at}]"
+            found.setdefault(symbol, f"{symbol} = {here} // {times}" if times else f"{symbol} = {here}")
+            if times:
+                told = f'f"size {at} of {word} is {{{here}}}; expected a multiple of {times}; pad it"'
+                checks += [f"if {here} % {times}:", f"    raise ValueError({told})"]
+    return [*found.values(), *checks]
 
 
 def _text(

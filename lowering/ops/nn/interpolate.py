@@ -6,13 +6,15 @@ forward pass gathers and adds; the gradient multiplies by the dense matrix, whic
 
 from collections.abc import Callable
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.ops.shared import ints
 from lowering.program import VarInfo
 from lowering.registry import Wise, op
+from lowering.symbols import is_symbol
 from lowering.values import Meta, concrete
 
 
@@ -33,49 +35,63 @@ class Taps(NamedTuple):
         return dense
 
 
+def _module(*sizes: Any) -> Any:
+    """NumPy, or ``jax.numpy`` where a size is a symbol of an export: then the taps are worked out as the model runs."""
+    return jnp if any(map(is_symbol, sizes)) else np
+
+
 def _ratio(size, out, align_corners, scale=0.0):
     """Rows of the input for a row of the output; what the scale says where it is given (Paddle 2)."""
-    if out <= 1:
-        return np.float32(0)
-    if align_corners:
-        return np.float32((size - 1) / (out - 1))
-    return np.float32(1 / np.float32(scale)) if scale > 0 else np.float32(size / out)
+    xp, corner = _module(size, out), int(align_corners)
+    several = xp.asarray(out, np.int32) > 1
+    if scale > 0 and not align_corners:
+        return xp.where(several, np.float32(1 / np.float32(scale)), 0).astype(np.float32)
+    rows, steps = (xp.asarray(n - corner, np.float64) for n in (size, out))
+    return xp.where(several, rows / xp.where(several, steps, 1), 0).astype(np.float32)
 
 
 def nearest_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """The nearest row: rounded with align_corners, else cut off."""
-    position = _ratio(size, out, align_corners, scale) * np.arange(out, dtype=np.float32)
+    xp = _module(size, out)
+    position = _ratio(size, out, align_corners, scale) * xp.arange(out, dtype=np.float32)
     index = (position + (0.5 if align_corners else 0)).astype(np.int32)
-    return Taps(np.minimum(index, size - 1)[None], np.ones((1, out), np.float32), size)
+    return Taps(xp.minimum(index, _last(xp, size))[None], xp.ones((1, out), np.float32), size)
+
+
+def _last(xp, size):
+    return xp.asarray(size - 1, np.int32)
 
 
 def _half_pixel(size, out, scale):
-    return np.float64(_ratio(size, out, False, scale)) * (np.arange(out) + 0.5) - 0.5
+    places = _module(size, out).arange(out, dtype=np.float64) + 0.5
+    return _ratio(size, out, False, scale).astype(np.float64) * places - 0.5
 
 
 def linear_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """Two neighbours; align_mode 0 without align_corners places rows at half pixels."""
+    xp = _module(size, out)
     if align_mode == 0 and not align_corners:
-        position = np.maximum(_half_pixel(size, out, scale), 0)
+        position = xp.maximum(_half_pixel(size, out, scale), 0)
     else:
-        position = _ratio(size, out, align_corners, scale) * np.arange(out, dtype=np.float32)
+        position = _ratio(size, out, align_corners, scale) * xp.arange(out, dtype=np.float32)
     low = position.astype(np.int32)
-    high = np.minimum(low + 1, size - 1)
+    high = xp.minimum(low + 1, _last(xp, size))
     upper = position.astype(np.float32) - low.astype(np.float32)
-    return Taps(np.stack([low, high]), np.stack([1 - upper, upper]), size)
+    return Taps(xp.stack([low, high]), xp.stack([1 - upper, upper]), size)
 
 
 def cubic_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """Four neighbours with the cubic convolution kernel, a = -0.75; rows beyond the edge repeat it."""
+    xp = _module(size, out)
     if align_corners:
-        position = _ratio(size, out, True) * np.arange(out, dtype=np.float32)
+        position = _ratio(size, out, True) * xp.arange(out, dtype=np.float32)
     else:
         position = _half_pixel(size, out, scale)
     position = position.astype(dtype)
-    base = np.floor(position).astype(np.int32)
+    base = xp.floor(position).astype(np.int32)
     t = position - base.astype(dtype)
-    weights = np.stack([_cubic_far(t + 1), _cubic_near(t), _cubic_near(1 - t), _cubic_far(2 - t)])
-    index = np.clip(base + np.arange(-1, 3)[:, None], 0, size - 1)
+    weights = xp.stack([_cubic_far(t + 1), _cubic_near(t), _cubic_near(1 - t), _cubic_far(2 - t)])
+    index = xp.clip(base + np.arange(-1, 3, dtype=np.int32)[:, None], 0, _last(xp, size))
     return Taps(index, weights.astype(dtype), size)
 
 
@@ -104,19 +120,27 @@ def resize_axis_grad(dy, axis, taps: Taps):
     return jnp.moveaxis(product, -1, axis)
 
 
+def scaled_size(size, scale):
+    """size * scale, cut off; of a symbol, by the fraction that the scale is."""
+    if not is_symbol(size):
+        return int(size * np.float32(scale))
+    above, below = np.float32(scale).item().as_integer_ratio()
+    return size * above // below
+
+
 def _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs):
     """Sizes after resizing: SizeTensor, else OutSize, else a scale, else out_d, out_h, out_w."""
     names = ("out_d", "out_h", "out_w")[-len(spatial) :]
     if size_tensor:
-        return [int(concrete(t, "SizeTensor").reshape(-1)[0]) for t in size_tensor]
+        return [ints(t, "SizeTensor")[0] for t in size_tensor]
     sizes = [attrs[name] for name in names]
     scale = attrs["scale"]
     if scale_tensor is not None:
         scale = float(concrete(scale_tensor, "Scale").reshape(-1)[0])
     if scale > 0:
-        sizes = [int(s * np.float32(scale)) for s in spatial]
+        sizes = [scaled_size(s, scale) for s in spatial]
     if out_size is not None:
-        sizes = [int(v) for v in concrete(out_size, "OutSize").reshape(-1)]
+        sizes = ints(out_size, "OutSize")
     return sizes
 
 
@@ -154,7 +178,7 @@ def _plan(make: Callable[..., Taps], x, out_size, size_tensor, scale_tensor, dat
     axes = spatial_axes(x, data_layout)
     spatial = [x.shape[a] for a in axes]
     sizes = _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs)
-    if any(s <= 0 for s in sizes):
+    if any(not is_symbol(s) and s <= 0 for s in sizes):
         raise ValueError(f"the output sizes are {sizes}; expected positive numbers; give out_h, out_w or scale")
     dtype = np.float64 if x.dtype == np.float64 else np.float32
     return [(a, make(n, out, *align, dtype)) for a, n, out in zip(axes, spatial, sizes, strict=True)]

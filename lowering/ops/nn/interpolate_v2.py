@@ -15,11 +15,13 @@ from lowering.ops.nn.interpolate import (
     nearest_taps,
     resize_axis,
     resize_axis_grad,
+    scaled_size,
     spatial_axes,
 )
 from lowering.ops.shared import ints, names_in
 from lowering.program import VarInfo
 from lowering.registry import Wise, op
+from lowering.symbols import is_symbol
 from lowering.values import Meta, concrete
 
 
@@ -39,7 +41,7 @@ def _sizes(spatial, scales, out_size, size_tensor, declared) -> list[int]:
     if out_size is not None:
         return ints(out_size, "OutSize")
     if all(s > 0 for s in scales):
-        return [int(n * np.float32(s)) for n, s in zip(spatial, scales, strict=True)]
+        return [scaled_size(n, s) for n, s in zip(spatial, scales, strict=True)]
     return list(declared)
 
 
@@ -50,7 +52,7 @@ def _plan(make: Callable[..., Taps], x, tensors, data_layout, align, scale, decl
     spatial = [x.shape[a] for a in axes]
     scales = _scales(len(spatial), scale, scale_tensor)
     sizes = _sizes(spatial, scales, out_size, size_tensor, declared[-len(spatial) :])
-    if any(s <= 0 for s in sizes):
+    if any(not is_symbol(s) and s <= 0 for s in sizes):
         raise ValueError(f"the output sizes are {sizes}; expected positive numbers; give out_h, out_w or scale")
     steps = [0.0] * len(spatial) if size_tensor or min(scales) <= 0 else scales
     dtype = np.float64 if x.dtype == np.float64 else np.float32
