@@ -121,7 +121,7 @@ def _regularized(param: Any, grad: Variable, default: WeightDecayRegularizer | N
     out = grad
     if grad.type == VarType.SELECTED_ROWS or in_dygraph_mode():  # in eager mode a gradient stays what backward gave
         out = grad.block.create_var(
-            name=grad.name + NEW_GRAD_SUFFIX,
+            name=None if in_dygraph_mode() else grad.name + NEW_GRAD_SUFFIX,
             dtype=param.dtype,
             shape=param.shape,
             lod_level=param.lod_level,

@@ -70,8 +70,12 @@ class Tracer:
     def generate(self, key: str) -> str:
         """``key_N``; N counts the names of all keys."""
         number = self.ids["tmp"]
-        self.ids["tmp"] = number + 1
+        self.draw(1)
         return f"{key}_{number}"
+
+    def draw(self, count: int) -> None:
+        """Leave out names: those of results that Fluid computes where nothing is computed here."""
+        self.ids["tmp"] += count
 
     def create_var(
         self,

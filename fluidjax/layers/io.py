@@ -26,6 +26,7 @@ from fluidjax.readers.reader_ops import (
     like,
     loader_of,
     reader_var,
+    refuse_in_eager_mode,
 )
 from fluidjax.readers.tensor_queue import TensorQueue
 
@@ -124,6 +125,7 @@ def py_reader(
     ``decorate_tensor_provider``), ``start`` and ``reset``. Runs consume it from ``start()`` until EOFException.
     ``thread`` is the thread that reads, None before the first ``start``; ``exited`` is True while ``reset`` ends it.
     """
+    refuse_in_eager_mode("py_reader")
     levels = [0] * len(shapes) if lod_levels is None else list(lod_levels)
     kinds = [to_var_type(dtype) for dtype in dtypes]
     dims = [[int(dim) for dim in shape] for shape in shapes]
@@ -138,6 +140,7 @@ def create_py_reader_by_data(
     ``read_file`` returns new variables of their shapes, data types and LoD levels, which the network is built on.
     Arguments and result as for ``py_reader``.
     """
+    refuse_in_eager_mode("create_py_reader_by_data")
     return _py_reader(
         capacity,
         [var.shape for var in feed_list],
@@ -241,6 +244,7 @@ def double_buffer(reader: Variable, place: Any = None, name: str | None = None) 
         place: where to put the batches; by default, where the program runs.
         name: its name; generated if None.
     """
+    refuse_in_eager_mode("double_buffer")
     block = default_main_program().current_block()
     out = like(block, name or unique_name.generate("double_buffer"), reader)
     append_double_buffer_op(block, reader, out, "AUTO" if place is None else str(place).upper())

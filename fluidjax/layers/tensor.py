@@ -266,6 +266,11 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     if isinstance(input, Variable):
         check_dtype(input.dtype, "input", FILLED, "assign")
         return emit("assign", {"X": [input]}, input.dtype, out=output)
+    if not isinstance(input, np.ndarray):  # which the check above lets pass in eager mode
+        raise TypeError(
+            f"The type of 'input' in assign must be a Variable or numpy.ndarray, but received {type(input)}; convert it"
+            " with numpy.array"
+        )
     key = input.dtype.name
     if key not in _ASSIGNED:
         raise TypeError(

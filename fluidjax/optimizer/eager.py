@@ -31,6 +31,17 @@ def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> N
             f"parameter_list argument given to the Optimizer should not be None in dygraph mode: {name} got none. Pass "
             "layer.parameters()."
         )
+    if parameter_list is not None and (
+        isinstance(parameter_list, Variable) or not isinstance(parameter_list, Iterable)
+    ):
+        raise TypeError(
+            explain(
+                f"{name}: the parameter_list is of type {type(parameter_list).__name__}",
+                "a list of parameters",
+                f"{parameter_list!r:.60}",
+                "pass layer.parameters(), or put a single parameter into a list",
+            )
+        )
     if not isinstance(learning_rate, (float, LearningRateDecay)):
         raise TypeError(
             f"learning rate should be float or LearningRateDecay, got {type(learning_rate)} in {name}. Write 1.0 "
@@ -60,6 +71,7 @@ class EagerUpdates:
     _opti_name_list: list[str]
     _replay: Any = None
     _replay_form: Any = None
+    _replay_names: int = 0  # how many names its results take
 
     def _eager_parameters(self, named: Iterable[Any] | None = None) -> Iterable[Any]:
         """Its own parameters; where it was given none, those named or all there are, if layers are made as in 1.6."""
@@ -90,12 +102,15 @@ class EagerUpdates:
         form = self._eager_form(pairs)
         if self._replay is not None and form is not None and form == self._replay_form:
             self._replay.run(tracer, given)
+            tracer.draw(self._replay_names)
             return []
         self._replay = None
+        names = tracer.ids["tmp"]
         with tracer.calls() as calls:
             self._eager_write(pairs)
         if form is not None and form == self._replay_form:  # now the accumulators are there
             self._replay = tracer.replay(calls, given)
+            self._replay_names = tracer.ids["tmp"] - names
         self._replay_form = form
         return []
 
@@ -168,7 +183,7 @@ class EagerUpdates:
         if isinstance(self._learning_rate, LearningRateDecay):
             self._learning_rate.set_dict(state["LR_Scheduler"])
             if self._learning_rate.counts_steps:
-                self._learning_rate.step_num = int(_array(state["global_step"]).reshape(-1)[0])
+                self._learning_rate.step_num = _array(state["global_step"]).reshape(-1)[0]
         self._accumulators_holder = dict(state)
         for each in self._accumulators.values():
             for var in each.values():

@@ -11,9 +11,24 @@ from typing import Any
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.framework import Block, Program, Variable, default_main_program
 
 LOADER = "loader"
+
+
+def refuse_in_eager_mode(layer: str) -> None:
+    """Raise EnforceNotMet in eager mode, where no program could read from a reader."""
+    if in_dygraph_mode():
+        raise EnforceNotMet(
+            explain(
+                f"{layer} makes a reader inside a program, and this is eager mode",
+                "static mode",
+                "a call under fluid.dygraph.guard()",
+                "use fluid.io.DataLoader.from_generator, which eager mode iterates over",
+            )
+        )
 
 
 def reader_var(

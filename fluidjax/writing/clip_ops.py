@@ -7,6 +7,7 @@ from typing import Any
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
+from fluidjax.base.mode import current_tracer
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 
@@ -56,6 +57,9 @@ def limit(value: float, like: Variable) -> Variable:
 
 def norm_of(square_sums: Sequence[Variable]) -> Variable:
     """The square root of the sum of `square_sums`."""
+    tracer = current_tracer()
+    if tracer is not None:
+        tracer.draw(2)  # Fluid joins them and reduces the result there
     total = _write("sum", {"X": list(square_sums)}, {"use_mkldnn": False}, square_sums[0])
     return _write("sqrt", {"X": total}, {}, total)
 

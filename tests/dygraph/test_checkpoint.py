@@ -53,6 +53,8 @@ def by_function() -> tuple[Any, Any]:
 
 MADE = {"noam": noam, "plateau": plateau, "epochs": epochs, "lambda": by_function}
 
+AGAIN = {"noam": "noam_again"}  # what Paddle writes after it has read `noam`: a step that was loaded is an int32
+
 
 def step(net: Any, opt: Any) -> float:
     x = dg.to_variable(np.arange(8, dtype="float32").reshape(4, 2)[:, : net.parameters()[0].shape[0]])
@@ -73,8 +75,9 @@ def test_the_bytes_are_those_of_paddle(name: str, tmp_path: Path) -> None:
         opt.set_dict(state)
         fluid.save_dygraph(net.state_dict(), str(tmp_path / "again"))
         fluid.save_dygraph(opt.state_dict(), str(tmp_path / "again"))
-    for end in (".pdparams", ".pdopt"):
-        assert (tmp_path / f"again{end}").read_bytes() == (SAVED / f"{name}{end}").read_bytes()
+    state_name = AGAIN.get(name, name)
+    assert (tmp_path / "again.pdparams").read_bytes() == (SAVED / f"{name}.pdparams").read_bytes()
+    assert (tmp_path / "again.pdopt").read_bytes() == (SAVED / f"{state_name}.pdopt").read_bytes()
 
 
 @pytest.mark.parametrize("make", [noam, plateau])

@@ -123,6 +123,10 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "ids out of range": (EnforceNotMet, lambda: dg.Embedding([5, 2])(var([7], "int64"))),
     "width": (EnforceNotMet, lambda: dg.Linear(3, 2)(var(np.zeros([2, 4])))),
     "array to a layer": (TypeError, lambda: dg.Linear(3, 2)(np.zeros([2, 3], "float32"))),
+    "a list to assign": (TypeError, lambda: layers.assign([1, 2])),  # type: ignore[arg-type]
+    "py_reader": (EnforceNotMet, lambda: layers.py_reader(4, [[-1, 2]], ["float32"])),
+    "create_py_reader_by_data": (EnforceNotMet, lambda: layers.create_py_reader_by_data(4, [x23()])),
+    "double_buffer": (EnforceNotMet, lambda: layers.double_buffer(x23())),
     "set_gradient_clip": (AssertionError, lambda: fluid.clip.set_gradient_clip(fluid.clip.GradientClipByValue(1.0))),
 }
 
@@ -318,6 +322,14 @@ def test_the_counts_of_an_accuracy_are_named_before_it() -> None:
     fraction = layers.accuracy(var([[0.2, 0.8]]), var([[1]], "int64"))
     assert fraction.name == f"tmp_{first + 7}"  # after two variables, two counts, the largest and their places
     assert (var([[1.0]]) + 1).name == f"tmp_{first + 9}"
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_linear_without_bias_names_its_result_as_to_variable_does(bias: bool) -> None:
+    net = dg.Linear(3, 2, bias_attr=None if bias else False)
+    kind, number = net(x23()).name.rsplit("_", 1)
+    assert kind == ("tmp" if bias else "generated_var")
+    assert (x23() + 1).name == f"tmp_{int(number) + 2}"
 
 
 def test_states_that_hold_nothing_yet_are_begun() -> None:

@@ -135,6 +135,8 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
     "no parameters": (AttributeError, lambda p: optimizer.SGD(0.1)),
     "int rate": (TypeError, lambda p: optimizer.SGD(1, parameter_list=p)),
     "variable rate": (TypeError, lambda p: optimizer.SGD(var([0.1]), parameter_list=p)),
+    "a layer": (TypeError, lambda p: optimizer.SGD(0.1, parameter_list=linear())),
+    "a parameter": (TypeError, lambda p: optimizer.SGD(0.1, parameter_list=p[0])),
     "loss": (AssertionError, lambda p: optimizer.SGD(0.1, parameter_list=p).minimize(3)),
     "DGC": (Exception, lambda p: optimizer.DGCMomentumOptimizer(0.1, 0.9, 0, parameter_list=p)),
     "ModelAverage": (Exception, lambda p: optimizer.ModelAverage(0.15)),
@@ -210,6 +212,8 @@ def test_state_goes_on_in_an_optimizer_of_a_fresh_guard() -> None:
             for _ in range(rounds):
                 opt.minimize(backward(net))
             copied = {k: v.numpy() if hasattr(v, "numpy") else v for k, v in opt.state_dict().items()}
+            number = copied["LR_Scheduler"]["step_num"]  # pickled as it is
+            assert type(number) is (int if state is None else np.int64)
             return copied, {k: v.numpy() for k, v in net.state_dict().items()}
 
     state, weights = trained(2)
@@ -227,6 +231,33 @@ def test_a_second_optimizer_counts_on() -> None:
         opt = optimizer.Momentum(0.1, 0.9, parameter_list=net.parameters())
         opt.minimize(backward(net))
         assert list(opt.state_dict()) == [f"{p.name}_velocity_{number}" for p in net.parameters()]
+
+
+TAKEN: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "sgd": (0, lambda p: optimizer.SGD(0.1, parameter_list=p)),
+    "weight decay": (4, lambda p: optimizer.Adam(0.1, parameter_list=p, regularization=fluid.regularizer.L2Decay(0.1))),
+    "global norm": (
+        12,
+        lambda p: optimizer.SGD(0.1, parameter_list=p, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)),
+    ),
+    "schedule": (2, lambda p: optimizer.SGD(dg.NoamDecay(64, 10), parameter_list=p)),
+    "staircase": (4, lambda p: optimizer.SGD(dg.ExponentialDecay(0.1, 2, 0.5, True), parameter_list=p)),
+    "polynomial": (6, lambda p: optimizer.SGD(dg.PolynomialDecay(0.1, 2), parameter_list=p)),
+    "epochs": (0, lambda p: optimizer.SGD(dg.StepDecay(0.1, 2), parameter_list=p)),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_every_step_takes_the_same_names(name: str) -> None:
+    """Also from the third on, when its ops are repeated: what follows is named as in Fluid."""
+    count, make = TAKEN[name]
+    net = linear()
+    opt = make(net.parameters())
+    for _ in range(4):
+        loss = backward(net)
+        first = int(var([1.0]).name.rsplit("_", 1)[1])
+        opt.minimize(loss)
+        assert var([1.0]).name == f"generated_var_{first + 1 + count}"
 
 
 # Rates.

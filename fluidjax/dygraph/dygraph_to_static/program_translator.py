@@ -234,7 +234,8 @@ class ProgramTranslator:
     def get_output(self, dygraph_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The result of the function, run as a program, as eager variables.
 
-        The structure of the return value is preserved; numbers and None are returned unchanged.
+        The structure of the return value is preserved, except that a list or tuple of one variable is that variable, as
+        in Fluid; numbers and None are returned unchanged.
         """
         _check_callable(dygraph_func, "get_output")
         if not self.enable_declarative:
@@ -247,8 +248,7 @@ class ProgramTranslator:
         for value, given in zip(values, fed(spec.arguments), strict=True):
             if isinstance(given, np.ndarray):
                 value.stop_gradient = True
-        results = iter(partial(values))
-        return _outside(concrete.result, results)
+        return _alone(_outside(concrete.result, iter(partial(values))))
 
     def _inline(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """In static mode: write the function into the current programs."""
@@ -341,6 +341,12 @@ def _outside(result: Any, values: Any) -> Any:
         value, present = next(values), next(values)
         return value if present else None
     return next(values) if isinstance(result, Variable) else result
+
+
+def _alone(result: Any) -> Any:
+    """The variable of a list that holds only it."""
+    single = isinstance(result, list) and len(result) == 1 and isinstance(result[0], VarBase)
+    return result[0] if single else result
 
 
 def _fetched(leaf: Any) -> list[Any]:

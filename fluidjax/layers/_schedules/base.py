@@ -26,6 +26,7 @@ class LearningRateDecay:
     """
 
     counts_steps = True  # whether optimizers save ``step_num``
+    _operations = 0  # ops by which Fluid computes the rate; each result takes a name
 
     def __init__(self, begin: int = 0, step: int = 1, dtype: Any = "float32") -> None:
         self.step_num = begin
@@ -37,7 +38,7 @@ class LearningRateDecay:
         rate = self.step()
         if isinstance(rate, float):
             rate = self.create_lr_var(rate)
-        self.step_num += self.step_size
+        self.step_num = _sum(self.step_num, self.step_size)
         return rate
 
     def first_rate(self) -> Any:
@@ -55,6 +56,10 @@ class LearningRateDecay:
         return tracer.to_variable(np.array([float(lr)], to_numpy_dtype(to_var_type(self.dtype))), name)
 
     def _variable(self, rate: Any) -> Variable:
+        """The rate, with the names taken that Fluid's computation of it takes."""
+        tracer = current_tracer()
+        if tracer is not None:
+            tracer.draw(self._operations)
         return rate if isinstance(rate, Variable) else self.create_lr_var(rate)
 
     def step(self) -> Any:
@@ -84,6 +89,11 @@ class LearningRateDecay:
                     )
                 )
             self.__dict__[key] = state_dict[key]
+
+
+def _sum(number: Any, step: Any) -> Any:
+    """number + step; from a saved number, an ``int32``, an ``int64``, as saved states of Fluid hold it."""
+    return (np.int64(number) if isinstance(number, np.int32) else number) + step
 
 
 def _number(value: Any, key: str) -> Any:

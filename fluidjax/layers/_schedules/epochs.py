@@ -31,7 +31,8 @@ class _LearningRateEpochDecay(LearningRateDecay):
 
     def __call__(self) -> Variable:
         """The rate in this epoch as a Variable of shape [1]."""
-        self.learning_rate = self._variable(self.learning_rate)
+        if not isinstance(self.learning_rate, Variable):
+            self.learning_rate = self.create_lr_var(self.learning_rate)
         return self.learning_rate
 
     def first_rate(self) -> Variable:
@@ -54,6 +55,8 @@ class StepDecay(_LearningRateEpochDecay):
     Raises TypeError unless step_size is an int, ValueError unless decay_rate is below 1.
     """
 
+    _operations = 3
+
     def __init__(self, learning_rate: float, step_size: int, decay_rate: float = 0.1) -> None:
         check_kind("StepDecay", "step_size", step_size, int)
         check_falls(decay_rate)
@@ -63,7 +66,7 @@ class StepDecay(_LearningRateEpochDecay):
 
     def get_lr(self) -> Variable:
         """The rate at ``epoch_num``, a Variable of shape [1]."""
-        return self.create_lr_var(self.base_lr * self.decay_rate ** (self.epoch_num // self.step_size))
+        return self._variable(self.base_lr * self.decay_rate ** (self.epoch_num // self.step_size))
 
 
 class MultiStepDecay(_LearningRateEpochDecay):
@@ -71,6 +74,8 @@ class MultiStepDecay(_LearningRateEpochDecay):
 
     Raises TypeError unless milestones is a list, ValueError if they do not increase or decay_rate is not below 1.
     """
+
+    _operations = 3
 
     def __init__(self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1) -> None:
         check_kind("MultiStepDecay", "milestones", milestones, tuple, list)
@@ -85,7 +90,7 @@ class MultiStepDecay(_LearningRateEpochDecay):
 
     def get_lr(self) -> Variable:
         """The rate at ``epoch_num``, a Variable of shape [1]."""
-        return self.create_lr_var(self.base_lr * self.decay_rate ** sum(self.epoch_num >= m for m in self.milestones))
+        return self._variable(self.base_lr * self.decay_rate ** sum(self.epoch_num >= m for m in self.milestones))
 
 
 class LambdaDecay(_LearningRateEpochDecay):

@@ -51,6 +51,7 @@ class _PeriodicDecay(LearningRateDecay):
         self.decay_steps = decay_steps
         self.decay_rate = decay_rate
         self.staircase = staircase
+        self._operations += bool(staircase)
 
     def _factor(self, periods: float) -> float:
         raise NotImplementedError
@@ -64,6 +65,8 @@ class _PeriodicDecay(LearningRateDecay):
 class NaturalExpDecay(_PeriodicDecay):
     """learning_rate * exp(-decay_rate * step_num / decay_steps)."""
 
+    _operations = 3
+
     def _factor(self, periods: float) -> float:
         return math.exp(-self.decay_rate * periods)
 
@@ -71,12 +74,16 @@ class NaturalExpDecay(_PeriodicDecay):
 class ExponentialDecay(_PeriodicDecay):
     """learning_rate * decay_rate ** (step_num / decay_steps)."""
 
+    _operations = 3
+
     def _factor(self, periods: float) -> float:
         return self.decay_rate**periods
 
 
 class InverseTimeDecay(_PeriodicDecay):
     """learning_rate / (1 + decay_rate * step_num / decay_steps)."""
+
+    _operations = 4
 
     def _factor(self, periods: float) -> float:
         return 1.0 / (1.0 + self.decay_rate * periods)
@@ -106,6 +113,7 @@ class PolynomialDecay(LearningRateDecay):
         self.end_learning_rate = end_learning_rate
         self.power = power
         self.cycle = cycle
+        self._operations = 9 if cycle else 6
 
     def step(self) -> Variable:
         """The rate at ``step_num``, a Variable of shape [1]."""
@@ -123,6 +131,8 @@ class CosineDecay(LearningRateDecay):
 
     The rate rises again after ``epochs``, as it does in Fluid.
     """
+
+    _operations = 6
 
     def __init__(
         self,
@@ -146,6 +156,8 @@ class CosineDecay(LearningRateDecay):
 
 class NoamDecay(LearningRateDecay):
     """learning_rate * d_model ** -0.5 * min(step_num ** -0.5, warmup_steps ** -1.5 * step_num), from step 1 on."""
+
+    _operations = 2
 
     def __init__(
         self,

@@ -192,6 +192,20 @@ def test_disabled_runs_in_eager_mode(translator) -> None:
         translator.enable("yes")
 
 
+def test_a_list_of_one_variable_is_the_variable(translator) -> None:
+    @dygraph.declarative
+    def alone(x):
+        return [x + 1]
+
+    @dygraph.declarative
+    def pair(x):
+        return x + 1, x
+
+    with dygraph.guard():
+        same(alone(X).numpy(), X + 1)
+        assert [v.shape for v in pair(X)] == [list(X.shape)] * 2
+
+
 def simple(x):
     if layers.mean(x) > 0:
         x = x + 1
