@@ -23,15 +23,15 @@ class Visit(NamedTuple):
 
     Attributes:
         plan, specs: of the node.
-        edges: for each input that a gradient could flow to: its number, whether one does, the number of the node that
-            created it (-1 for leaves), and the number of that node's output or of the leaf.
+        edges: for each input that a gradient flows to: its number, the number of the node that created it (-1 for
+            leaves), and the number of that node's output or of the leaf.
         reads: ("i" or "o", k) for each input and output that the gradient reads; of a call ("o", k) for each result.
         inner: of a call, the numbers of the ops that are visited; True for an op.
     """
 
     plan: Any
     specs: list[Any]
-    edges: tuple[tuple[int, bool, int, int], ...]
+    edges: tuple[tuple[int, int, int], ...]
     reads: tuple[tuple[str, int], ...]
     inner: Any = True
 
@@ -101,12 +101,10 @@ class Known(NamedTuple):
             if node.freed or (last is not None and node.order >= last):
                 return None
             last, inputs, parents = node.order, node.inputs, node.parents
-            for i, flows, at, k in edges:
+            for i, at, k in edges:
                 place = parents[i]
-                if (inputs[i]._stop_gradient is False) is not flows:
+                if inputs[i]._stop_gradient is not False:
                     return None
-                if not flows:
-                    continue
                 if place is None:
                     if at >= 0 or not _is_leaf(leaves, k, inputs[i]):
                         return None
@@ -166,6 +164,8 @@ class Watched:
         if any(node.__class__ not in (OpNode, InnerNode) or node.forward is not None for node in nodes):
             return None
         visited = _Visited(nodes)
+        if visited.stopped:
+            return None
         reads = [self.value, *visited.reads]
         stretch = self.mark.stretch(reads)
         gradients = None if stretch is None else self._gradients(visited, found, reads)
@@ -194,6 +194,7 @@ class _Visited:
         reads: the values that it reads there.
         where: version of a variable -> (visit, input).
         hidden: versions of variables that exist within calls only.
+        stopped: whether a variable was stopped after an op had read it.
     """
 
     def __init__(self, nodes: Sequence[Any]) -> None:
@@ -206,6 +207,7 @@ class _Visited:
         self.reads: list[Any] = []
         self.where: dict[Any, tuple[int, int]] = {}
         self.hidden: set[Any] = set()
+        self.stopped = False
         for n, group in enumerate(groups.values()):
             self.visits.append(self._op(n, group[0]) if group[0].__class__ is OpNode else self._call(n, group))
 
@@ -225,17 +227,15 @@ class _Visited:
         self.reads += [node.inputs[k]._value if kind == "i" else node.output(k) for kind, k in reads]
         return Visit(node.plan, node.specs, tuple(edges), tuple(reads))
 
-    def _edge(self, n: int, i: int, var: Any, place: Any) -> list[tuple[int, bool, int, int]]:
+    def _edge(self, n: int, i: int, var: Any, place: Any) -> list[tuple[int, int, int]]:
         if place is UNWANTED:
             return []
         self.where.setdefault(key_of(var, place), (n, i))
-        flows = var._stop_gradient is False
-        at, k = (-1, 0) if place is None else self.outer(place)
-        if flows and place is not None and at < 0:
-            return []  # it gets no gradient
-        if not flows or place is None:
-            return [(i, flows, -1, self._leaves.setdefault(id(var), len(self._leaves)) if flows else 0)]
-        return [(i, True, at, k)]
+        self.stopped = self.stopped or var._stop_gradient is not False
+        if place is None:
+            return [(i, -1, self._leaves.setdefault(id(var), len(self._leaves)))]
+        at, k = self.outer(place)
+        return [] if at < 0 else [(i, at, k)]  # [] where it gets no gradient
 
     def _call(self, n: int, group: list[Any]) -> Visit:
         body = group[0].call.plan

@@ -17,7 +17,7 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.engine import Engine
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.plans import plan_of
-from fluidjax.eager.values import Value, zeros
+from fluidjax.eager.values import Value, fresh_zeros, zeros
 
 _counter = itertools.count()
 
@@ -273,8 +273,10 @@ class Pass:
             mark = id(node)
             grads = [self._settle((mark, k)) for k in range(len(node.specs))]
             for var, place, grad in node.gradients(self.engine, grads):
-                if var._stop_gradient is False:
+                if var._stop_gradient is False or self.leading is not None:
                     self._add(var, place, grad)
+                else:
+                    self._block(var, place)
         for key in list(self.parts):
             self._settle(key)
         return self.found
@@ -305,6 +307,11 @@ class Pass:
                 raise EnforceNotMet(_FREED)
             self.queued.add(node)
             heapq.heappush(self.queue, (-node.order, node))
+
+    def _block(self, var: Any, place: Place) -> None:
+        """As Fluid does at a variable that was stopped after ops had read it: what it was computed from gets zeros."""
+        if (place is not None or var._grad is None) and key_of(var, place) not in self.parts:
+            self._add(var, place, fresh_zeros(var._spec))
 
     def _settle(self, key: Any) -> Any:
         parts = self.parts.pop(key, None)

@@ -25,7 +25,7 @@ from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
-from fluidjax.eager.values import Spec, Value, value_of
+from fluidjax.eager.values import Spec, Value, fresh_zeros, value_of
 from fluidjax.eager.varbase import ParamBase, VarBase, gradient_of, recorded
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
@@ -372,9 +372,9 @@ class Tracer:
 
     def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
         """See ``VarBase.backward``."""
-        if root.stop_gradient or root._place is None or root._place[0].freed:  # of a leaf it changes nothing
+        if root._place is None or root._place[0].freed:  # of a leaf it changes nothing
             return
-        if not self._pass_again(root, retain_graph):
+        if root.stop_gradient or not self._pass_again(root, retain_graph):
             self._pass(root, retain_graph)
         if not retain_graph:
             root._place = None  # what is computed from it later begins here
@@ -385,10 +385,10 @@ class Tracer:
         watched = None
         if point.passes is None:
             point.passes = []  # a pass that recurs will recur again
-        elif len(point.passes) < _PASSES and root._place is not None and recorder.takes(0):
+        elif len(point.passes) < _PASSES and root._place is not None and recorder.takes(0) and not root.stop_gradient:
             watched = Watched(recorder, root)
-        ones = self.run(_ones, [root._value])[0]  # type: ignore[list-item]
-        walk = Pass(Engine(self), [(root, ones)], retain=retain)
+        begin = fresh_zeros(root._spec) if root.stop_gradient else self.run(_ones, [root._value])[0]  # type: ignore[list-item]
+        walk = Pass(Engine(self), [(root, begin)], retain=retain)
         found = walk.run()
         known = None if watched is None else watched.known(walk.used, found)
         if known is not None:
@@ -428,7 +428,7 @@ class Tracer:
         walk = Pass(engine, starts, retain=retain, towards=keys, constants=avoided)
         found = walk.run()
         walk.end()
-        grads = [found[key][1] if key in found else None for key in keys]
+        grads = [None if v.stop_gradient or k not in found else found[k][1] for v, k in zip(inputs, keys, strict=True)]
         return [None if g is None else gradient_of(v, g, create) for g, v in zip(grads, inputs, strict=True)]
 
     def _start(self, engine: Engine, root: VarBase, grad: VarBase | None) -> Any:

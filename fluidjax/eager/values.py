@@ -117,6 +117,11 @@ def zeros(spec: Spec) -> Value:
     return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)
 
 
+def fresh_zeros(spec: Spec) -> Value:
+    """Zeros of that shape and dtype that a variable may hold."""
+    return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)
+
+
 def lod_of(array: Any) -> list[list[int]]:
     """The LoD offsets of a value; [] for none."""
     return [np.asarray(level).tolist() for level in array.lod] if isinstance(array, LoDArray) else []

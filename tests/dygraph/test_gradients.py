@@ -292,6 +292,45 @@ def test_setting_stop_gradient_cuts_and_opens() -> None:
     assert x.gradient() is None
 
 
+STOPPED: dict[str, tuple[Callable[[Any, Any, Any], Any], list[Any]]] = {
+    "root": (lambda x, h, y: y, [[0, 0], [0, 0], [0, 0]]),
+    "intermediate": (lambda x, h, y: h, [[0, 0], [0, 0], [1, 1]]),
+    "leaf": (lambda x, h, y: x, [[0, 0], [6, 18], [1, 1]]),
+}
+
+
+@pytest.mark.parametrize("which", STOPPED)
+@pytest.mark.parametrize("steps", [1, 8])
+def test_a_variable_stopped_after_its_use_blocks_by_zeros(which: str, steps: int) -> None:
+    stopped, expected = STOPPED[which]
+    for k in range(steps):
+        x = leaf([1, 3])
+        h = x * 3
+        y = h * h
+        for flag in (True, False) if k % 2 else (True,):  # every second step it is opened again
+            stopped(x, h, y).stop_gradient = flag
+        y.backward()
+        found = [v.gradient() for v in (x, h, y)]
+        same(found, [[18, 54], [6, 18], [1, 1]] if k % 2 else expected)
+
+
+def test_a_parameter_stopped_after_its_use_keeps_its_gradient_or_gets_zeros() -> None:
+    p, q = leaf([1, 3]), leaf([1, 3])
+    (p * 2).backward()
+    y = p * q
+    p.stop_gradient = q.stop_gradient = True
+    y.backward()
+    same([p.gradient(), q.gradient()], [[2, 2], [0, 0]])
+
+
+def test_grad_passes_variables_that_were_stopped_after_their_use() -> None:
+    x = leaf([1, 3])
+    h = x * 3
+    y = h * 2
+    h.stop_gradient = True
+    same(dg.grad([y], [x])[0].numpy(), [6, 6])
+
+
 def test_detached_values_are_of_their_own() -> None:
     x = leaf([1.0, 2.0])
     d = x.detach()
