@@ -25,7 +25,7 @@ from lowering.engine.call import call
 from lowering.engine.context import Context, special
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.precision import in_full_precision
-from lowering.engine.random_bits import seed_key
+from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.x64 import with_x64
 from lowering.program import BOOKKEEPING
 from lowering.values import exact
@@ -145,7 +145,8 @@ class Kernel:
         self.first = FirstRuns()
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special
-        self.own_key = seed_key(int(self.attrs["seed"]), host=True) if draws and seeded else None
+        # As in a program (see ``Runner.draw_key``): an eager net and the static one begin with the same weights.
+        self.own_key = fold_in(seed_key(int(self.attrs["seed"]), host=True), 0) if draws and seeded else None
         self.takes_key = draws and not seeded
         self.on_host = draws and not inputs
         self.plain = self.definition.kind == "plain"

@@ -97,6 +97,8 @@ class Variable(metaclass=VariableMetaClass):
         self.proto: pb.VarDesc
         if name is None:
             name = unique_name.generate("_generated_var")
+            while name in block.vars:  # of a program that was loaded
+                name = unique_name.generate("_generated_var")
         existing = block.vars.get(name)
         self.proto = block.proto.vars.add(name=name) if existing is None else existing.proto
         wanted = {

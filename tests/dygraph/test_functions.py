@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.base.mode import tracer_guard
 from fluidjax.core import EnforceNotMet
 
 dg, layers = fluid.dygraph, fluid.layers
@@ -157,6 +158,33 @@ def test_seeds_of_the_programs_repeat_initial_weights() -> None:
     assert not np.array_equal(one, other)
     free, also = weights(0)
     assert not np.array_equal(free, also)
+
+
+SEEDED: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda x: dg.Linear(3, 40)(x),
+    "normal": lambda x: dg.Linear(3, 4, param_attr=fluid.ParamAttr(initializer=fluid.initializer.Normal()))(x),
+    "truncated": lambda x: dg.Linear(3, 4, param_attr=fluid.ParamAttr(initializer=fluid.initializer.TruncatedNormal()))(
+        x
+    ),
+    "dropout": lambda x: layers.dropout(layers.dropout(x, 0.5), 0.5),
+    "seeded ops": lambda x: layers.concat([layers.uniform_random([2], seed=4), layers.gaussian_random([2], seed=4)]),
+    "integers": lambda x: layers.randint(0, 100, [5], seed=4) + layers.randperm(5, seed=4),
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_equal_seeds_begin_eager_nets_as_static_ones(name: str) -> None:
+    """Fluid's own tests of eager mode compare the two."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 90
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    with tracer_guard(None), fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        y = SEEDED[name](fluid.data("x", [2, 3]))
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        static = exe.run(main, feed={"x": x}, fetch_list=[y])[0]
+    fluid.default_main_program().random_seed = fluid.default_startup_program().random_seed = 90
+    np.testing.assert_array_equal(static, SEEDED[name](var(x)).numpy())
 
 
 def test_dropout_repeats_its_mask_with_a_seed_alone() -> None:

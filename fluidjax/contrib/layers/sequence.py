@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._sequence.checks import pair, variable
-from fluidjax.writing.checks import FULL_FLOATS, INTS
+from fluidjax.writing.checks import FULL_FLOATS
 
 __all__ = [
     "fused_embedding_seq_pool",
@@ -135,7 +135,7 @@ def tree_conv(
         [trees, nodes, output_size, num_filters].
     """
     variable(nodes_vector, "nodes_vector", "tree_conv", FULL_FLOATS)
-    variable(edge_set, "edge_set", "tree_conv", INTS)
+    variable(edge_set, "edge_set", "tree_conv")
     helper = LayerHelper("tree_conv", **_given(locals()))
     dtype = helper.input_dtype("nodes_vector")
     shape = [nodes_vector.shape[2], 3, output_size, num_filters]

@@ -41,7 +41,8 @@ def tree_conv(nodes_vector, edge_set, filter, *, max_depth: int = 2):
     """Out[b, u] = sum over the patch of u of (left W_l + right W_r + top W_t) x_v; Filter [width, 3, out, filters].
 
     A node at depth d below u has weight 1 - d / max_depth as top; the rest is divided between left and right according
-    to its position among its siblings. NodesVector [b, nodes, width], EdgeSet int [b, edges, 2].
+    to its position among its siblings. NodesVector [b, nodes, width], EdgeSet [b, edges, 2], whole numbers of any type:
+    Fluid's layer takes any, too.
     """
 
     def one(nodes: Array, edges: Array) -> Array:
@@ -49,4 +50,4 @@ def tree_conv(nodes_vector, edge_set, filter, *, max_depth: int = 2):
         patch = jnp.einsum("uvk,vf->ufk", weights, nodes)
         return jnp.einsum("ufk,fkon->uon", patch, filter)
 
-    return jax.vmap(one)(nodes_vector, edge_set)
+    return jax.vmap(one)(nodes_vector, edge_set.astype(np.int32))
