@@ -51,12 +51,17 @@ def _one_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
     if any(map(is_symbol, (x.shape[axis], *bounds))) and all(isinstance(b, int) or is_symbol(b) for b in bounds):
         return _open_slice(x, axis, start, end, single)
     if isinstance(start, int) and (isinstance(end, int) or single):
-        first, last = _span(x.shape[axis], start, end if isinstance(end, int) else start + 1)
+        first, last = _span(x.shape[axis], start, _end(x.shape[axis], start, end) if single else end)
         return jax.lax.slice_in_dim(x, first, last, axis=axis)
     if not single:
         raise NeedsConcrete("slice: the bounds of an axis that is kept")
     at = jnp.where(start < 0, start + x.shape[axis], start)
     return jax.lax.dynamic_slice_in_dim(x, at, 1, axis=axis)
+
+
+def _end(length: int, start: int, end: Any) -> int:
+    """The end of a slice of one element: ``x[v]`` writes v + 1, which for -1 is not 0 but the end of the axis."""
+    return length if start == -1 else end if isinstance(end, int) else start + 1
 
 
 def _open_slice(x: Any, axis: int, start: Any, end: Any, single: bool) -> Any:
@@ -174,7 +179,8 @@ def _array_part(array: TensorArray, start: Any, end: Any, single: bool) -> Any:
         if not single:
             raise NeedsConcrete("slice of a tensor array that a loop wrote")
         return jax.tree_util.tree_map(lambda b: jax.lax.dynamic_index_in_dim(b, start, keepdims=False), array.buffer)
-    first, last = _span(len(array.items or ()), start, end)
+    count = len(array.items or ())
+    first, last = _span(count, start, _end(count, start, end) if single else end)
     items = (array.items or ())[first:last]
     return items[0] if single else TensorArray(items)
 
