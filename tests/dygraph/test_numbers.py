@@ -119,17 +119,3 @@ def test_gradients_are_proved_with_the_numbers_that_were_given() -> None:
         x = var(4, 2)
         loss = layers.reduce_sum(net(x[k : k + 1]) * (1.0 + k))
         fluid.check_grad(loss)
-
-
-@pytest.mark.parametrize("guarded", [True, False])
-def test_an_index_that_is_a_variable_may_count_from_the_end(guarded: bool) -> None:
-    """x[v] writes the bounds v and v + 1, -1 and 0 here."""
-    numbers = np.arange(6, dtype="float32").reshape(3, 2)
-    if guarded:
-        with fluid.dygraph.guard():
-            found = fluid.dygraph.to_variable(numbers)[fluid.layers.fill_constant([1], "int32", -1)].numpy()
-    else:
-        with fluid.program_guard(fluid.Program()):
-            row = fluid.data("x", [3, 2])[fluid.layers.fill_constant([1], "int32", -1)]
-            found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": numbers}, fetch_list=[row])[0]
-    np.testing.assert_array_equal(found, [4, 5])

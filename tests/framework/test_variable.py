@@ -346,3 +346,12 @@ def test_broadcast_shapes(block, x, y, axis, out) -> None:
     assert result.shape == out and result.dtype == VarType.FP32
     block.append_op(type="less_than", **settings)
     assert result.dtype == VarType.BOOL
+
+
+def test_an_index_that_is_a_variable_may_count_from_the_end():
+    """x[v] writes the bounds v and v + 1, -1 and 0 here."""
+    numbers = np.arange(6, dtype="float32").reshape(3, 2)
+    with fluid.program_guard(fluid.Program()):
+        row = fluid.data("x", [3, 2])[fluid.layers.fill_constant([1], "int32", -1)]
+        found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": numbers}, fetch_list=[row])[0]
+    np.testing.assert_array_equal(found, [4, 5])
