@@ -69,9 +69,8 @@ class Tracer:
 
     def generate(self, key: str) -> str:
         """``key_N``; N counts the names of all keys."""
-        number = self.ids["tmp"]
         self.draw(1)
-        return f"{key}_{number}"
+        return f"{key}_{self.ids['tmp'] - 1}"
 
     def draw(self, count: int) -> None:
         """Leave out names: those of results that Fluid computes where nothing is computed here."""
@@ -390,8 +389,7 @@ class Tracer:
         begin = fresh_zeros(root._spec) if root.stop_gradient else self.run(_ones, [root._value])[0]  # type: ignore[list-item]
         walk = Pass(Engine(self), [(root, begin)], retain=retain)
         found = walk.run()
-        known = None if watched is None else watched.known(walk.used, found)
-        if known is not None:
+        if watched is not None and (known := watched.known(walk.used, found)) is not None:
             point.passes.append(known)
         for var, grad in found.values():
             var._grad = grad
