@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from fluidjax import framework_pb2 as pb
-from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
 from fluidjax.framework import messages
-from fluidjax.framework.names import grad_var_name
+from fluidjax.framework.names import generated_name, grad_var_name
 from fluidjax.framework.text import message_text
 from fluidjax.framework.var_desc import VarDescView
 
@@ -96,9 +95,7 @@ class Variable(metaclass=VariableMetaClass):
         self.block = block
         self.proto: pb.VarDesc
         if name is None:
-            name = unique_name.generate("_generated_var")
-            while name in block.vars:  # of a program that was loaded
-                name = unique_name.generate("_generated_var")
+            name = generated_name(block.vars)
         existing = block.vars.get(name)
         self.proto = block.proto.vars.add(name=name) if existing is None else existing.proto
         wanted = {

@@ -355,3 +355,12 @@ def test_an_index_that_is_a_variable_may_count_from_the_end():
         row = fluid.data("x", [3, 2])[fluid.layers.fill_constant([1], "int32", -1)]
         found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": numbers}, fetch_list=[row])[0]
     np.testing.assert_array_equal(found, [4, 5])
+
+
+def test_generated_names_pass_over_those_of_a_loaded_program():
+    with fluid.unique_name.guard():
+        program = Program()
+        first = program.global_block().create_var(shape=[1], dtype="float32").name
+    with fluid.unique_name.guard():
+        loaded = Program.parse_from_string(program.desc.serialize_to_string())
+        assert loaded.global_block().create_var(shape=[2], dtype="int64").name != first
