@@ -66,6 +66,30 @@ def msort(a: Any) -> np.ndarray:
     return np.sort(a, axis=0)
 
 
+def obj2sctype(rep: Any, default: Any = None) -> Any:
+    """The type of a scalar, an array, or what names a dtype; ``default`` where it is none."""
+    try:
+        return np.dtype(rep.dtype if isinstance(rep, np.ndarray | np.generic) else rep).type
+    except TypeError:
+        return default
+
+
+def issctype(rep: Any) -> bool:
+    """Whether ``rep`` names the type of a scalar."""
+    return isinstance(rep, type | np.dtype) and obj2sctype(rep) not in (None, np.object_)
+
+
+def issubsctype(arg1: Any, arg2: Any) -> bool:
+    """Whether the type of the first is a subclass of that of the second."""
+    abstract = isinstance(arg2, type) and issubclass(arg2, np.generic)
+    return issubclass(obj2sctype(arg1), arg2 if abstract else obj2sctype(arg2))
+
+
+def sctype2char(sctype: Any) -> str:
+    """The one-letter code of a type."""
+    return np.dtype(obj2sctype(sctype)).char
+
+
 _KINDS = "biufc"  # numbers, from narrow to wide
 
 
@@ -110,6 +134,10 @@ def _accepts_ragged(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray
     def array(object: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> np.ndarray:
         try:
             return make(object, dtype, *args, **kwargs)
+        except OverflowError:  # what does not fit is cut off to the bits that do
+            if dtype is None:
+                raise
+            return make(object, None, *args, **kwargs).astype(dtype)
         except ValueError as error:
             if dtype is not None or "inhomogeneous" not in str(error):
                 raise
@@ -129,7 +157,9 @@ def array(object: Any, dtype: Any = None, copy: Any = True, *args: Any, **kwargs
 
 
 _CHANGED = {"fromstring": fromstring, "array": array, "asarray": _asarray}
-_FUNCTIONS = (alen, asfarray, asscalar, find_common_type, in1d, msort)
+_FUNCTIONS = (
+    alen, asfarray, asscalar, find_common_type, in1d, issctype, issubsctype, msort, obj2sctype, sctype2char
+)  # fmt: skip
 _VALUES = {"NINF": -np.inf, "PZERO": 0.0, "NZERO": -0.0, "loads": pickle.loads, "math": math, "typeDict": np.sctypeDict}
 _VALUES |= {"cast": _Casts(), "sctypes": _SCTYPES}
 

@@ -46,6 +46,7 @@ def pick(x: LoDArray, order: Array, count: Any, *, backward: bool) -> LoDArray:
     chosen, exact = order, count is None and x.nrows is None and x.nseq is None
     alive: Any = row_numbers(total) < total if count is None else row_numbers(total) < count
     for k, off in enumerate(x.lod):
+        off = off if is_concrete(chosen) else jnp.asarray(off)
         starts = off[:-1][chosen]
         counts = (off[1:] - off[:-1])[chosen] * alive
         inner = x.lod[k + 1].shape[0] - 1 if k + 1 < len(x.lod) else x.capacity

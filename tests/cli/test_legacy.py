@@ -53,6 +53,12 @@ assert np.cast['int32']([1.5]) == [1] and np.sctypes['float'][1] is np.float32 a
 assert np.find_common_type([np.float32], [np.float64]) == 'float32' and np.sum(i for i in range(4)) == 6 == np.sum([6])
 assert np.find_common_type(['int64'], ['float32']) == 'float32' and np.find_common_type(['f4', 'f8'], []) == 'float64'
 assert np.reshape(np.arange(4), newshape=[2, 2]).shape == (2, 2) and np.math.sqrt(4) == 2 and np.typeDict['float32']
+assert np.cast['float32']([1]).dtype == 'float32' and np.float32 in np.sctypes['float'] and np.lib.pad is np.pad
+assert np.find_common_type(['float32', 'int64'], []) == 'float64' and np.find_common_type(['int8'], ['int64']) == 'int8'
+assert np.find_common_type(['int8'], ['float32']) == 'float32' and np.find_common_type([], ['bool']) == bool
+assert np.issubsctype(np.ones(1), np.floating) and not np.issubsctype('int8', 'int16') and np.issctype(np.int8)
+assert np.sctype2char(np.float32) == 'f' and np.obj2sctype('f4') is np.float32 and np.obj2sctype(3) is None
+assert np.array([-1, 300], 'uint8').tolist() == [255, 44]
 assert np.percentile([1, 2, 4], 40, interpolation='lower') == 1 and np.quantile([1, 3], q=0.5) == 2
 assert np.vstack(map(np.array, [[1], [2]])).shape == (2, 1) and np.stack(iter(np.eye(3)), 1).shape == (3, 3)
 try:

@@ -209,3 +209,61 @@ def _ran(view: Any, ops: Any, env: dict[str, Any]) -> dict[str, Any]:
     env = dict(env)
     Runner(view, key=jax.random.key(0)).run_ops(ops, env)
     return env
+
+
+def _merging(lengths: list[list[int]], mask: list[int], level: int, change: Any, of: str = "x") -> tuple[Any, Any]:
+    """(what is merged, the gradient of the sum of its squares) of rows 1, 2, ... that are split by the mask."""
+
+    def network():
+        x = fluid.data("x", [None, 1], "float64", lod_level=len(lengths))
+        x.stop_gradient = False
+        y = fluid.data("y", [None, 1], "bool")
+        parts = layers.control_flow.split_lod_tensor(x, y, level)
+        for part in parts:
+            part.desc.set_lod_level(len(lengths) - level)
+        parts = change(*parts)
+        whole = layers.control_flow.merge_lod_tensor(*parts, {"x": x, "y": y}[of], y, level)
+        return [whole, *fluid.gradients(layers.reduce_sum(layers.square(whole)), x)]
+
+    main, startup, fetch = build(network)
+    rows = np.arange(1.0, 1 + sum(lengths[-1]))[:, None]
+    feed = {"x": fluid.create_lod_tensor(rows, lengths, fluid.CPUPlace()), "y": np.array(mask, bool)[:, None]}
+    return fluid.Executor().run(main, feed, fetch, return_numpy=False)
+
+
+def _doubled(true: Any, false: Any) -> tuple[Any, Any]:
+    return layers.sequence_concat([true, true]), layers.sequence_concat([false, false, false])
+
+
+def _summed(true: Any, false: Any) -> tuple[Any, Any]:
+    return layers.sequence_pool(true, "sum"), layers.sequence_pool(false, "sum")
+
+
+@pytest.mark.parametrize("of", ["x", "y"])
+def test_merged_sequences_are_as_long_as_the_branches_made_them(of: str) -> None:
+    whole, gradient = _merging([[2, 1, 1]], [1, 0, 1], 0, _doubled, of)
+    np.testing.assert_array_equal(np.ravel(whole), [1, 2, 1, 2, 3, 3, 3, 4, 4])
+    assert whole.recursive_sequence_lengths() == [[4, 3, 2]]
+    np.testing.assert_array_equal(np.ravel(gradient), [4, 8, 18, 16])
+    whole, gradient = _merging([[2, 1, 1]], [1, 0, 1], 0, _summed, of)
+    assert np.ravel(whole).tolist() == [3, 3, 4] and not whole.lod()
+    np.testing.assert_array_equal(np.ravel(gradient), [6, 6, 6, 8])
+
+
+@pytest.mark.parametrize(("level", "mask"), [(0, [0, 1, 0]), (1, [0, 1, 1, 0, 1])])
+def test_sequences_of_sequences_are_split_and_merged_whole(level: int, mask: list[int]) -> None:
+    lengths = [[2, 1, 2], [2, 1, 3, 1, 1]]
+    whole, gradient = _merging(lengths, mask, level, lambda *parts: parts)
+    np.testing.assert_array_equal(np.ravel(whole), np.arange(1, 9))
+    np.testing.assert_array_equal(np.ravel(gradient), 2 * np.arange(1, 9))
+    assert whole.recursive_sequence_lengths() == lengths
+
+
+def test_an_empty_sequence_is_merged_like_any_other() -> None:
+    whole, _ = _merging([[2, 0, 1, 2]], [1, 1, 0, 1], 0, lambda *parts: parts)
+    assert np.ravel(whole).tolist() == [1, 2, 3, 4, 5] and whole.recursive_sequence_lengths() == [[2, 0, 1, 2]]
+
+
+def test_branches_of_different_levels_cannot_be_merged() -> None:
+    with pytest.raises(ValueError, match="cannot merge InTrue with 0 levels"):
+        _merging([[2, 1]], [1, 0], 0, lambda true, false: (layers.sequence_pool(true, "sum"), false))

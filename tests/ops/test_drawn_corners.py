@@ -10,6 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from lowering import get_op
+from lowering.errors import OpError
 from lowering.values import LoDArray, SelectedRows
 
 F = np.float32
@@ -286,3 +287,50 @@ def test_a_cast_to_half_precision_rounds_to_the_nearest():
     x = np.array([0.55504394, 1.0009, -1.0009, 2049.0], F)
     (found,) = call("cast", x, in_dtype=5, out_dtype=4)
     assert found.tolist() == [0.55517578125, 1.0009765625, -1.0009765625, 2048.0]
+
+
+@pytest.mark.parametrize("type", ["nearest_interp", "bicubic_interp"])
+def test_an_image_is_resized_by_the_method_that_the_attribute_says(type: str):
+    """Fluid's four types run one kernel; 2 pixels become 4, of which the second and third are between them."""
+    x = np.array([0.0, 3.0], F).reshape(1, 1, 1, 2)
+    for attrs, between in (({}, [1, 2]), ({"interp_method": "nearest"}, [0, 3]), ({"interp_method": "bicubic"}, None)):
+        (found,) = call(type, x, out_h=1, out_w=4, **attrs)
+        if between:
+            np.testing.assert_allclose(found.ravel(), [0, *between, 3], rtol=1e-6)
+        else:
+            assert 0 < found[..., 1] < 1 and 2 < found[..., 2] < 3  # the cubic overshoots to the nearer pixel
+    with (
+        fluid.program_guard(fluid.Program()),
+        pytest.raises(OpError, match="interp_method must be one of 'bilinear'"),
+    ):
+        image = fluid.data("x", [1, 1, 1, 2])
+        out = image.block.create_var(name="out", dtype="float32")
+        image.block.append_op(type, {"X": image}, {"Out": out}, {"out_h": 1, "out_w": 4, "interp_method": "trilinear"})
+
+
+def test_thresholds_below_zero():
+    """Both sides of a shrinking count where they overlap; nothing is within a negative delta."""
+    x, ones = np.array([-2.0, 0.5, 2.0], F), np.ones(3, F)
+    np.testing.assert_allclose(call("softshrink", x, lambda_=-1.0)[0], [-3, 1, 3])
+    np.testing.assert_allclose(call("softshrink_grad", x, ones, lambda_=-1.0)[0], [1, 2, 1])
+    np.testing.assert_allclose(call("huber_loss", 0 * x, x, delta=-1.0)[1], [-2.5, -1, -2.5])
+    np.testing.assert_allclose(call("huber_loss_grad", x, ones, delta=-1.0)[1], [1, -1, -1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"channels": 31}, "dim 1 of X must be 30"),
+        ({"anchor_mask": [0, 3]}, "anchor_mask must be"),
+        ({"anchors": [10, 13, 16]}, "anchors must be pairs"),
+        ({"class_num": 0}, "class_num must be at least 1"),
+        ({"width": 5}, "height and width of X must agree"),
+    ],
+)
+def test_what_a_yolo_head_must_have(wrong, message: str):
+    given = {"channels": 30, "width": 4, "class_num": 10, "anchors": [10, 13, 16, 30, 33, 23], "anchor_mask": [0, 1]}
+    given |= wrong
+    with fluid.program_guard(fluid.Program()), pytest.raises(OpError, match=message):
+        x = fluid.data("x", [None, given.pop("channels"), 4, given.pop("width")])
+        boxes, labels = fluid.data("boxes", [None, 6, 4]), fluid.data("labels", [None, 6], "int32")
+        fluid.layers.yolov3_loss(x, boxes, labels, ignore_thresh=0.7, downsample_ratio=32, **given)

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.infer_rules import by_rule
+from lowering.errors import Misfit
+from lowering.ops import fitting
 from lowering.registry import op
 
 
@@ -39,6 +41,15 @@ def _declared(shapes, attr):
     ):
         return None
     return {"Boxes": (n, count * height * width, 4), "Scores": (n, count * height * width, classes)}
+
+
+def _fitting_maps(x, count, anchors, classes, more=0):
+    """The head has a map for the box, the objectness and each class of every anchor; anchors are pairs."""
+    if not anchors or len(anchors) % 2:
+        raise Misfit(f"anchors must be pairs of width and height, received {len(anchors)} numbers")
+    fitting.within("class_num", classes, 1)
+    fitting.rank("X", x, 4)
+    fitting.dim("X", x, 1, count * (5 + classes + more))
 
 
 @op(out="Boxes Scores", diff="", lod=None, newer="iou_aware iou_aware_factor", infer=by_rule(_declared))
@@ -79,6 +90,11 @@ def yolo_box(
     boxes = jnp.where(sure[..., None], jnp.stack([x0, y0, x1, y1], axis=-1), 0)
     scores = jnp.where(sure[:, :, None], confidence[:, :, None] * jax.nn.sigmoid(x[:, :, 5:]), 0)
     return boxes.reshape(n, -1, 4), jnp.moveaxis(scores, 2, -1).reshape(n, -1, class_num)
+
+
+@yolo_box.fits
+def _(x, img_size, *, anchors, class_num, iou_aware):
+    _fitting_maps(x, len(anchors) // 2, anchors, class_num, iou_aware)
 
 
 def _overlap(one, two):
@@ -197,6 +213,17 @@ def yolov3_loss(
     objectness = _objectness(shaped, gt_box, score, match, best, ignore_thresh)
     loss = _loss(shaped, gt_box, gt_label, score, match, objectness, own, size, use_label_smooth)
     return loss, objectness, match.astype(jnp.int32)
+
+
+@yolov3_loss.fits
+def _(x, gt_box, gt_label, *, anchors, anchor_mask, class_num):
+    _fitting_maps(x, len(anchor_mask), anchors, class_num)
+    fitting.same("height and width of X", x.shape[2:3], x.shape[3:])
+    fitting.rank("GTBox", gt_box, 3)
+    fitting.dim("GTBox", gt_box, 2, 4)
+    fitting.rank("GTLabel", gt_label, 2)
+    if max(anchor_mask, default=0) >= len(anchors) // 2:
+        raise Misfit(f"anchor_mask must be numbers of the {len(anchors) // 2} anchors, received {list(anchor_mask)}")
 
 
 @yolov3_loss.grad(slots=_SLOTS)

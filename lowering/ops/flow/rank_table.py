@@ -16,8 +16,8 @@ from lowering.loops.arrays import gradient_like
 from lowering.loops.carried import known, known_int, scalar, zero_gradient
 from lowering.ops.flow.arrays import forward_array, forward_value, shape_like
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo
-from lowering.ragged.reorder import partition, pick, sources
-from lowering.ragged.rows import offsets_of, row_numbers, take
+from lowering.ragged.reorder import partition, pick
+from lowering.ragged.rows import row_numbers, take
 from lowering.registry import Value, op
 from lowering.values import LoDArray, RankTable, TensorArray, fill_padding
 
@@ -213,9 +213,9 @@ def split_lod_tensor(x: Value, mask: Value, *, level: int = 0, ctx):
     """OutTrue, OutFalse = the rows (or sequences of ``level``, if X has a LoD) where Mask is true, and the others."""
     x = as_lod(x, "X", ctx)
     flags, valid = _mask(mask)
-    below = LoDArray(x.data, x.lod[level:], x.nrows, x.nseq if level == 0 else None) if level else x
+    whole = _below(x, level)
     return tuple(
-        unwrap(pick(below, *partition(flags, valid, which), backward=ctx.is_backward)) for which in (True, False)
+        unwrap(pick(whole, *partition(flags, valid, which), backward=ctx.is_backward)) for which in (True, False)
     )
 
 
@@ -230,6 +230,11 @@ def _(g: GradMaker):
     return [OpSpec("merge_lod_tensor", inputs, {"Out": g.input_grad("X")}, g.attrs)]
 
 
+def _below(x: LoDArray, level: int) -> LoDArray:
+    """x as sequences of ``level``: without the levels above."""
+    return LoDArray(x.data, x.lod[level:], x.nrows) if level else x
+
+
 def _merge(x: Any, mask: Any, in_true: Any, in_false: Any, level: int, ctx: Context) -> Any:
     parts = [in_true, in_false]
     if parts[0] is None and parts[1] is None:
@@ -237,10 +242,14 @@ def _merge(x: Any, mask: Any, in_true: Any, in_false: Any, level: int, ctx: Cont
     whole = x if isinstance(x, LoDArray) else LoDArray(x)
     parts = [_part(p, parts[1 - k], ctx) for k, p in enumerate(parts)]
     flags, valid = _mask(mask)
-    nested = len(whole.lod) > level
-    if not nested and not any(p.lod for p in parts):
+    if ctx.is_backward and len(whole.lod) > level:  # gradients have the sequences that X was split into
+        parts = [
+            pick(_below(whole, level), *partition(flags, valid, which), backward=True).with_data(part.data)
+            for which, part in zip((True, False), parts, strict=True)
+        ]
+    if not any(p.lod for p in parts):
         return _merge_rows(parts, flags, valid, ctx.is_backward)
-    return _merge_sequences(whole, parts, flags, valid, level, ctx.is_backward)
+    return _merge_sequences(whole, parts, flags, valid, level, ctx)
 
 
 def _part(value: Any, other: Any, ctx: Context) -> LoDArray:
@@ -248,7 +257,8 @@ def _part(value: Any, other: Any, ctx: Context) -> LoDArray:
     if value is not None:
         return as_lod(value, "InTrue", ctx)
     like = as_lod(other, "InTrue", ctx)
-    return LoDArray(jnp.zeros((1, *like.shape[1:]), like.dtype), (), jnp.int32(0))
+    none = tuple(np.zeros(1, np.int32) for _ in like.lod)
+    return LoDArray(jnp.zeros((1, *like.shape[1:]), like.dtype), none, jnp.int32(0), jnp.int32(0) if none else None)
 
 
 def _ranks(flags: Any) -> Any:
@@ -266,55 +276,47 @@ def _merge_rows(parts: list[LoDArray], flags: Any, valid: Any, backward: bool) -
     return LoDArray(fill_padding(data, valid, backward=backward), (), valid)
 
 
-def _merge_sequences(whole: LoDArray, parts: list[LoDArray], flags: Any, valid: Any, level: int, backward: bool) -> Any:
-    """Whole sequences of ``level`` come from one side or the other."""
-    offs = _part_offsets(whole, parts, flags, level)
-    rank = _ranks(flags)
-    xp: Any = np if all(isinstance(v, np.ndarray) for v in (*offs, flags)) else jnp
-    starts_of, counts_of = [], []
-    for off, part, shift in zip(offs, parts, (0, parts[0].capacity), strict=True):
-        at = xp.minimum(rank, max(off.shape[0] - 2, 0))
-        none = off.shape[0] < 2
-        starts_of.append(xp.zeros_like(rank) if none else xp.asarray(off)[at] + shift)
-        counts_of.append(xp.zeros_like(rank) if none else xp.asarray(off)[at + 1] - xp.asarray(off)[at])
-        del part
-    starts = xp.where(flags, *starts_of).astype(np.int32)
-    counts = xp.where(flags, *counts_of).astype(np.int32)
-    capacity = whole.capacity if whole.lod else parts[0].capacity + parts[1].capacity
-    if isinstance(counts, np.ndarray):
-        capacity = int(counts.sum())
-    new, row = sources(starts, counts, capacity)
-    data = take(jnp.concatenate([parts[0].data, parts[1].data]), row)
-    if whole.lod:
-        lod, nrows, nseq = whole.lod, whole.nrows, whole.nseq
-    else:
-        lod, nrows, nseq = (new,), (None if isinstance(new, np.ndarray) else new[-1]), valid
-    return LoDArray(fill_padding(data, nrows, backward=backward), lod, nrows, nseq)
+def _merge_sequences(whole: LoDArray, parts: list[LoDArray], flags: Any, valid: Any, level: int, ctx: Context) -> Any:
+    """Whole sequences, with all their levels, come from one side or the other; the levels above are X's."""
+    if len(parts[0].lod) != len(parts[1].lod):
+        raise SlotError(
+            f"op {ctx.op.type} (#{ctx.op.index}) cannot merge InTrue with {len(parts[0].lod)} levels of sequences and"
+            f" InFalse with {len(parts[1].lod)}; make both branches results of the same lod_level"
+        )
+    order = _ranks(flags) + np.int32(parts[0].lod[0].shape[0]) * ~flags
+    merged = pick(_joined(*parts), order, valid, backward=ctx.is_backward)
+    if ctx.is_backward and whole.lod:
+        return whole.with_data(merged.data[: whole.capacity])
+    lod = whole.lod[:level] + merged.lod
+    return LoDArray(_fitted(merged, whole, ctx), lod, merged.nrows, whole.nseq if level else merged.nseq)
 
 
-def _part_offsets(whole: LoDArray, parts: list[LoDArray], flags: Any, level: int) -> list[Any]:
-    """The offsets of the sequences in each part: its own, or those that the whole value's LoD implies."""
-    if len(whole.lod) > level:
-        lens = whole.lod[level][1:] - whole.lod[level][:-1]
-        if known(lens) is not None:
-            lens = np.asarray(known(lens))
-        return [offsets_of(_compressed(lens, flags, which)) for which in (True, False)]
-    return [p.lod[0] if p.lod else np.zeros(1, np.int32) for p in parts]
+def _joined(true: LoDArray, false: LoDArray) -> LoDArray:
+    """The sequences of both, with one between them at each level that holds the padding of the first."""
+    lod = []
+    for k, (left, right) in enumerate(zip(true.lod, false.lod, strict=True)):
+        shift = true.lod[k + 1].shape[0] if k + 1 < len(true.lod) else true.capacity
+        xp: Any = np if isinstance(left, np.ndarray) and isinstance(right, np.ndarray) else jnp
+        lod.append(xp.concatenate([left, right + np.int32(shift)]))
+    exact = not (true.padded or false.padded)
+    data = jnp.concatenate([true.data, false.data])
+    return LoDArray(data, tuple(lod), None if exact else jnp.int32(data.shape[0]))
 
 
-def _compressed(lens: Any, flags: Any, which: bool) -> Any:
-    hit = flags if which else ~flags
-    if isinstance(hit, np.ndarray) and isinstance(lens, np.ndarray):
-        return lens[hit]
-    order, count = partition(flags, None, which)
-    if count is None:
-        return jnp.asarray(lens)[order]
-    return jnp.where(row_numbers(lens.shape[0]) < count, jnp.asarray(lens)[order], 0)
+def _fitted(merged: LoDArray, whole: LoDArray, ctx: Context) -> Any:
+    """The rows of ``merged`` in the room that X has, if that is enough: what loops carry stays as wide as it was."""
+    if merged.nrows is None or len(whole.lod) < len(merged.lod):
+        return merged.data
+    key = f"rows/{ctx.op.outputs['Out'][0]}"
+    room = ctx.runner.capacity(key, whole.capacity)
+    ctx.runner.overflow(key, merged.nrows > room)
+    return merged.data[:room]
 
 
 @op(kind="block", infer=shape_like("Out", "InTrue", None))
 def merge_lod_tensor(x: Value, mask: Value, in_true: Value, in_false: Value, *, level: int = 0, ctx):
-    """Out = the next row (or sequence) of InTrue where Mask is true, else of InFalse; X supplies the LoD."""
+    """Out = the next row (or sequence) of InTrue where Mask is true, else of InFalse, with its LoD;
+    X supplies the levels above ``level``."""
     return _merge(x, mask, in_true, in_false, level, ctx)
 
 

@@ -114,7 +114,7 @@ def huber_loss(x, y, *, delta: float):
 
 @huber_loss.grad(rows=Wise("residual d_out"))
 def _(residual, d_out, *, delta):
-    slope = jnp.clip(residual, -delta, delta) * d_out
+    slope = jnp.where(jnp.abs(residual) <= delta, residual, jnp.where(residual > 0, delta, -delta)) * d_out
     return -slope, slope
 
 

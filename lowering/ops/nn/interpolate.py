@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.ops import fitting
 from lowering.ops.shared import ints
 from lowering.program import VarInfo
 from lowering.registry import Wise, op
@@ -222,7 +223,18 @@ def _backward(make, x: Meta, d_out, *args, **attrs):
     return d_out
 
 
-def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
+_METHODS = {
+    "nearest": nearest_taps,
+    "linear": linear_taps,
+    "bilinear": linear_taps,
+    "trilinear": linear_taps,
+    "bicubic": cubic_taps,
+}
+
+
+def _register(type_: str, doc: str) -> None:
+    """One of the types; as in Fluid all run the same kernel, which asks ``interp_method`` alone."""
+
     def forward(
         x,
         out_size=None,
@@ -239,25 +251,35 @@ def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
         align_mode: int = 1,
     ):
         return _forward(
-            make, x, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+            _METHODS[interp_method], x, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
             out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
         )  # fmt: skip
 
     def backward(
         x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
-        data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode,
+        data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode,
     ):  # fmt: skip
         return _backward(
-            make, x, d_out, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+            _METHODS[interp_method], x, d_out, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
             out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
         )  # fmt: skip
 
     forward.__doc__ = doc
-    op(type_, diff="x", lod=None, rows=Wise("x"), infer=_infer)(forward).grad(backward, rows=Wise("d_out"))
+    definition = op(type_, diff="x", lod=None, rows=Wise("x"), infer=_infer)(forward)
+    definition.grad(backward, rows=Wise("d_out"))
+    definition.fits(_fits)
 
 
-_register("nearest_interp", nearest_taps, "Out = the nearest pixel of X at out_h x out_w.")
-_register("linear_interp", linear_taps, "Out = X [N, C, W] resized to out_w by weights of the 2 neighbours.")
-_register("bilinear_interp", linear_taps, "Out = X resized to out_h x out_w by weights of the 2 x 2 neighbours.")
-_register("trilinear_interp", linear_taps, "Out = X [N, C, D, H, W] resized by weights of the 2 x 2 x 2 neighbours.")
-_register("bicubic_interp", cubic_taps, "Out = X resized to out_h x out_w by cubic convolution of 4 x 4 neighbours.")
+_KNOWN = {3: ("linear",), 4: ("bilinear", "nearest", "bicubic"), 5: ("trilinear",)}  # by the rank of X
+
+
+def _fits(x, *, interp_method):
+    fitting.rank("X", x, *_KNOWN)
+    fitting.one_of("interp_method", interp_method, _KNOWN[len(x.shape)])
+
+
+_register("nearest_interp", "Out = the nearest pixel of X at out_h x out_w.")
+_register("linear_interp", "Out = X [N, C, W] resized to out_w by weights of the 2 neighbours.")
+_register("bilinear_interp", "Out = X resized to out_h x out_w by weights of the 2 x 2 neighbours.")
+_register("trilinear_interp", "Out = X [N, C, D, H, W] resized by weights of the 2 x 2 x 2 neighbours.")
+_register("bicubic_interp", "Out = X resized to out_h x out_w by cubic convolution of 4 x 4 neighbours.")
