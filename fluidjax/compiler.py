@@ -18,9 +18,9 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.settings import Settings
 from fluidjax.base.unknown import unknown_name
 from fluidjax.execution.processes import processes
-from fluidjax.execution.pruning import part
+from fluidjax.execution.pruning import Pruning, part
 from fluidjax.execution.several import SeveralDevices
-from fluidjax.framework import Operator, Program, cpu_places, cuda_places, program_view
+from fluidjax.framework import Program, cpu_places, cuda_places, program_view
 from lowering.engine.devices import Devices
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
@@ -268,9 +268,9 @@ class CompiledProgram:
             )
         return self._several
 
-    def _part(self, feeds: tuple[str, ...], fetches: tuple[str, ...], ops: tuple[Operator, ...]) -> CompiledProgram:
+    def _part(self, prune: Pruning, *wanted: Any) -> CompiledProgram:
         """A part of the program, with these settings; what devices hold is shared with it, or with an earlier part."""
-        program = part(self._program, feeds, fetches, ops)
+        program = part(self._program, prune, *wanted)
         for one in self._parts:
             if one._program is program:
                 return one

@@ -41,14 +41,14 @@ from fluidjax.execution.missing import explained
 from fluidjax.execution.pipeline import Pipeline
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.processes import join_for, meeting
-from fluidjax.execution.pruning import chosen_optimizers, feed_names, part, pruned
+from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.several import SeveralDevices, Written
 from fluidjax.execution.shares import one_feed
 from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
-from fluidjax.framework import Operator, Program, default_main_program, program_view
+from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.dump import Texts
 from fluidjax.readers.generator import next_feed, next_feeds
 from fluidjax.readers.multi_slot import Batch
@@ -174,7 +174,7 @@ class Executor:
             return self._run_prepared(program, last.prepared, feed, last.fetches, scope, return_numpy)
         fetches, optimizers = fetch_names(fetch_list), chosen_optimizers(fetch_list)
         if use_prune or optimizers:
-            program = _part(program, feed_names(feed), fetches, optimizers)
+            program = _part(program, self._prune_program, feed_names(feed), fetches, optimizers)
         program, several = _unwrap(program, self.place, scope)
         if several is not None:
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
@@ -397,12 +397,12 @@ def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralD
     return program, None
 
 
-def _part(program: Any, feeds: tuple[str, ...], fetches: tuple[str, ...], ops: tuple[Operator, ...]) -> Any:
+def _part(program: Any, prune: Pruning, *wanted: Any) -> Any:
     """The part of a program that the fetches and optimizers need."""
     program = default_main_program() if program is None else program
     if isinstance(program, CompiledProgram):
-        return program._part(feeds, fetches, ops)
-    return part(program, feeds, fetches, ops) if isinstance(program, Program) else program
+        return program._part(prune, *wanted)
+    return part(program, prune, *wanted) if isinstance(program, Program) else program
 
 
 def _prepared(

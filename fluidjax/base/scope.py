@@ -142,6 +142,7 @@ class Scope:
         self._parent = _parent
         self._children: list[Scope] = []
         self._anonymous = 0
+        self._pooled = _parent is None
         self._changes = 0
         self._lock: Any = threading.RLock() if _parent is None else _parent._lock
 
@@ -209,6 +210,12 @@ class Scope:
         return list(self._children)
 
     def _remove_from_pool(self) -> None:
+        if not self._pooled:
+            raise EnforceNotMet(
+                "Deleting a nonexistent scope is not allowed or has been done before: expected a scope of its own that"
+                " was not removed, received one that was, or a kid. Drop kids with drop_kids of their parent."
+            )
+        self._pooled = False
         self.drop_kids()
         self.erase(list(self._vars))
 

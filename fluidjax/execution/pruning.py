@@ -5,12 +5,13 @@ Fluid keeps what the fetches need, and optimizers: those that the fetch list nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fluidjax.execution.shares import by_name
 from fluidjax.framework import Operator, Program
 
+Pruning = Callable[[Program, Any, Any, Any], Program]  # Executor._prune_program: a program, feeds, fetches, optimizers
 _KEPT = 8  # parts of one version of a program
 
 
@@ -38,14 +39,16 @@ def pruned(program: Program, feeds: Sequence[str], fetches: Sequence[str], ops: 
     return program._prune_with_input(list(feeds), [*fetches, *wanted])
 
 
-def part(program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], ops: tuple[Operator, ...]) -> Program:
-    """``pruned``, kept for the next run that asks for the same part of this version of the program."""
+def part(
+    program: Program, prune: Pruning, feeds: tuple[str, ...], fetches: tuple[str, ...], ops: tuple[Operator, ...]
+) -> Program:
+    """What ``prune`` makes of a program, kept for the next run that asks for the same part of this version of it."""
     kept: dict[Any, Program] = program.__dict__.setdefault("_pruned_cache", {})
     key = program._version_token(), feeds, fetches, tuple(map(id, ops))
     if key not in kept:
         while len(kept) >= _KEPT:
             kept.pop(next(iter(kept)))
-        kept[key] = pruned(program, feeds, fetches, ops)
+        kept[key] = prune(program, dict.fromkeys(feeds), list(fetches), list(ops))
     return kept[key]
 
 

@@ -162,13 +162,12 @@ class OpDescView(Desc):
 
     def set_block_attr(self, name: str, block: Any) -> None:
         """Set a BLOCK attribute to the index of ``block``, a BlockDescView or an index."""
-        set_attr(self.proto, name, block.id if isinstance(block, BlockDescView) else block, AttrType.BLOCK)
+        set_attr(self.proto, name, getattr(block, "id", block), AttrType.BLOCK)
         self._changed()
 
     def set_blocks_attr(self, name: str, blocks: Sequence[Any]) -> None:
         """Set a BLOCKS attribute to the indices of ``blocks``, BlockDescViews or indices."""
-        indices = [b.id if isinstance(b, BlockDescView) else b for b in blocks]
-        set_attr(self.proto, name, indices, AttrType.BLOCKS)
+        set_attr(self.proto, name, [getattr(b, "id", b) for b in blocks], AttrType.BLOCKS)
         self._changed()
 
     def remove_attr(self, name: str) -> None:

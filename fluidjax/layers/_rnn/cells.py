@@ -17,6 +17,7 @@ from fluidjax.layers.utils import (
     map_structure,
     pack_sequence_as,
 )
+from fluidjax.writing.checks import FULL_FLOATS, check_dtype, check_type, check_variable_and_dtype
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "rnn"]
 
@@ -139,11 +140,14 @@ class GRUCell(RNNCell):
         dtype: str = "float32",
         name: str = "GRUCell",
     ):
+        _check_cell(hidden_size, dtype, "GRUCell")
         self.hidden_size = hidden_size
         self.gru_unit = BasicGRUUnit(name, hidden_size, param_attr, bias_attr, gate_activation, activation, dtype)
 
     def call(self, inputs: Any, states: Any) -> tuple[Variable, Variable]:  # type: ignore[override]
         """(new hidden, new hidden) from inputs [batch, width] and the hidden state [batch, hidden_size]."""
+        _check_floats(inputs, "inputs", "GRUCell")
+        _check_floats(states, "states", "GRUCell")
         new_hidden = self.gru_unit(inputs, states)
         return new_hidden, new_hidden
 
@@ -176,6 +180,7 @@ class LSTMCell(RNNCell):
         dtype: str = "float32",
         name: str = "LSTMCell",
     ):
+        _check_cell(hidden_size, dtype, "LSTMCell")
         self.hidden_size = hidden_size
         self.lstm_unit = BasicLSTMUnit(
             name, hidden_size, param_attr, bias_attr, gate_activation, activation, forget_bias, dtype
@@ -183,6 +188,9 @@ class LSTMCell(RNNCell):
 
     def call(self, inputs: Any, states: Any) -> tuple[Variable, list[Variable]]:  # type: ignore[override]
         """(new hidden, [new hidden, new cell]) from inputs [batch, width] and [hidden, cell] [batch, hidden_size]."""
+        _check_floats(inputs, "inputs", "LSTMCell")
+        check_type(states, "states", list, "LSTMCell")
+        _check_floats(states, "states", "LSTMCell")
         pre_hidden, pre_cell = states
         new_hidden, new_cell = self.lstm_unit(inputs, pre_hidden, pre_cell)
         return new_hidden, [new_hidden, new_cell]
@@ -191,6 +199,17 @@ class LSTMCell(RNNCell):
     def state_shape(self) -> list[list[int]]:
         """[[hidden_size], [hidden_size]]: the states h and c of one sequence."""
         return [[self.hidden_size], [self.hidden_size]]
+
+
+def _check_cell(hidden_size: Any, dtype: Any, name: str) -> None:
+    check_type(hidden_size, "hidden_size", int, name)
+    check_dtype(dtype, "dtype", FULL_FLOATS, name)
+
+
+def _check_floats(values: Any, what: str, name: str) -> None:
+    """All of the nested values are Variables of floats."""
+    for value in flatten(values):
+        check_variable_and_dtype(value, what, FULL_FLOATS, name)
 
 
 def _keep_ended(state: Variable, new_state: Variable, step_mask: Variable) -> Variable:
@@ -232,8 +251,13 @@ def rnn(
     Returns:
         (outputs of all steps, laid out like inputs; states after the last step).
     """
+    check_type(inputs, "inputs", (Variable, list, tuple), "rnn")
+    check_type(initial_states, "initial_states", (Variable, list, tuple, type(None)), "rnn")
+    check_type(sequence_length, "sequence_length", (Variable, type(None)), "rnn")
+    _check_floats(inputs, "inputs", "rnn")
     if initial_states is None:
         initial_states = cell.get_initial_states(batch_ref=inputs, batch_dim_idx=1 if time_major else 0)
+    _check_floats(initial_states, "initial_states", "rnn")
     initial_states = map_structure(_with_gradient, initial_states)
     if not time_major:
         inputs = map_structure(swap_batch_and_time, inputs)
