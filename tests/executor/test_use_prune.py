@@ -102,3 +102,23 @@ def test_an_optimizer_in_a_branch_runs_with_its_branch() -> None:
     exe.run(fluid.default_startup_program())
     pruned = exe._prune_program(fluid.default_main_program(), FEED, [loss])
     assert any(op.type == "conditional_block" for op in pruned.global_block().ops)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_runs_prune_by_the_executors_own_method_and_once(compiled: bool) -> None:
+    """Scripts put one of their own into its place."""
+    net, asked = Net(), []
+
+    class Counting(fluid.Executor):
+        def _prune_program(
+            self, program: Any, feed: Any = None, fetch_list: Any = None, optimize_ops: Any = None
+        ) -> Any:
+            asked.append((list(feed), fetch_list))
+            return super()._prune_program(program, feed, fetch_list, optimize_ops)
+
+    net.exe, program = Counting(CPU), fluid.default_main_program()
+    if compiled:
+        program = fluid.CompiledProgram(program).with_data_parallel(loss_name=net.first.name, places=CPU)
+    for loss in (net.first, net.second, net.first, net.second):
+        net.trained([loss], program, use_prune=True)
+    assert asked == [(["x"], [net.first.name]), (["x"], [net.second.name])]

@@ -234,6 +234,10 @@ def test_scopes_nest() -> None:
     outer.erase(["a", "unknown"])
     assert outer.find_var("a") is None
     assert outer.var() is not outer.var()
+    outer._remove_from_pool()
+    for gone in (outer, outer.new_scope()):
+        with pytest.raises(fluid.core.EnforceNotMet, match="Deleting a nonexistent scope is not allowed"):
+            gone._remove_from_pool()
 
 
 def test_a_variable_holds_one_kind() -> None:

@@ -123,8 +123,42 @@ def test_layers_look_at_their_variables_first():
             layers.multiplex([x], label)
 
 
+def test_a_rank_table_takes_a_list_of_one_variable():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 4], lod_level=1)
+        table = layers.control_flow.lod_rank_table([x])
+        assert table.op.input("X") == [x.name]
+        with pytest.raises(TypeError):
+            layers.control_flow.lod_rank_table([np.zeros(3)])
+
+
 def test_parts_of_a_complex_variable_bear_one_name():
     with fluid.dygraph.guard():
         name = fluid.dygraph.to_variable(np.array([1 + 1j])).name
     assert name["real"].removesuffix(".real") == name["imag"].removesuffix(".imag") != ""
     assert name["real"].endswith(".real")
+
+
+def test_cells_of_recurrent_networks_look_at_their_variables():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, ids, array = fluid.data("x", [None, 4]), fluid.data("ids", [None, 4], "int32"), np.zeros((2, 4), "float32")
+        steps = fluid.data("steps", [None, None, 4])
+        gru, lstm = layers.GRUCell(4), layers.LSTMCell(4)
+        for wrong in (
+            lambda: layers.GRUCell(4, dtype="int32"),
+            lambda: layers.LSTMCell(4.0),
+            lambda: gru(array, x),
+            lambda: gru(x, array),
+            lambda: gru(ids, x),
+            lambda: gru(x, ids),
+            lambda: lstm(array, [x, x]),
+            lambda: lstm(x, [x, ids]),
+            lambda: lstm(x, (x, x)),
+            lambda: layers.rnn(gru, array),
+            lambda: layers.rnn(gru, [array]),
+            lambda: layers.rnn(gru, steps, initial_states=array),
+            lambda: layers.rnn(lstm, steps, initial_states=[array, array]),
+            lambda: layers.rnn(gru, steps, sequence_length=np.ones(2)),
+        ):
+            with pytest.raises(TypeError):
+                wrong()

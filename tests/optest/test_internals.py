@@ -238,6 +238,10 @@ def test_descs_of_the_same_message_are_equal() -> None:
     block._remove_op(1, 2)
     assert [block.op(i) for i in range(block.op_size())] == [ops[0], ops[2]] != [ops[2], ops[0]]
     assert program.block(0) == block != core.ProgramDesc().block(0)
+    child = program.append_block(block)
+    ops[0].set_block_attr("one", child)
+    ops[0].set_blocks_attr("all", [block, child])
+    assert ops[0]._block_attr_id("one") == 1 and ops[0]._blocks_attr_ids("all") == [0, 1]
 
 
 def test_a_variable_is_renamed_through_its_blocks_desc() -> None:

@@ -21,12 +21,17 @@ def _require_table(table: Variable, layer: str) -> None:
         )
 
 
-def lod_rank_table(x: Variable, level: int = 0) -> Variable:
+def lod_rank_table(x: Variable | list[Variable], level: int = 0) -> Variable:
     """The sequences of x at LoD ``level``, sorted by decreasing length; ties keep their original order.
+
+    Args:
+        x: a Variable, or a list of one.
+        level: of the LoD.
 
     Returns:
         A LOD_RANK_TABLE Variable.
     """
+    x = x[0] if isinstance(x, (list, tuple)) and len(x) == 1 else x
     require_variable(x, "x", "lod_rank_table")
     helper = LayerHelper("lod_rank_table")
     table = helper.create_variable(type=VarType.LOD_RANK_TABLE, name=unique_name.generate("lod_rank_table"))
