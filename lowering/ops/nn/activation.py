@@ -76,8 +76,7 @@ def _(x, d_out):
 @op(rows=WISE)
 def softshrink(x, *, lambda_: float = 0.5):
     """Out = X - lambda where X > lambda; X + lambda where X < -lambda; else 0; their sum where both hold."""
-    above, below = x > lambda_, x < -lambda_
-    return jnp.where(above, x - lambda_, 0 * x) + jnp.where(below, x + lambda_, 0)
+    return jnp.where(x > lambda_, x - lambda_, 0 * x) + jnp.where(x < -lambda_, x + lambda_, 0)
 
 
 @softshrink.grad
