@@ -17,6 +17,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,7 +39,7 @@ from fluidjax.execution.writer import make, write_back
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, program_view
 from fluidjax.readers.prefetch import Channel, ChannelClosed
-from lowering.engine.x64 import with_device
+from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 from lowering.values import LoDArray
 
@@ -273,13 +274,18 @@ def stage_device(place: Place, number: int) -> jax.Device:
     return hosts[number % len(hosts)]
 
 
+def _put(array: jax.Array, device: jax.Device, **options: Any) -> jax.Array:
+    """The array on a device, in its own type: without 64-bit types a copy to another device has 32 bits."""
+    return with_x64(partial(jax.device_put, array, device, **options))
+
+
 def _moved(value: Any, device: jax.Device) -> Any:
     """A section's feed, on its device: a value that another section left, or one that the user feeds."""
     if isinstance(value, LoDArray) and value.padded:
-        return Handed(jax.tree_util.tree_map(lambda leaf: jax.device_put(leaf, device), value))
+        return Handed(jax.tree_util.tree_map(lambda leaf: _put(leaf, device), value))
     value = value if isinstance(value, (LoDTensor, np.ndarray)) else to_holder(value)
     array = value._value if isinstance(value, LoDTensor) and not value.lod() else value
-    return jax.device_put(array, device) if isinstance(array, jax.Array) else array
+    return _put(array, device) if isinstance(array, jax.Array) else array
 
 
 def _shown(value: Any) -> Any:
@@ -290,5 +296,5 @@ def _shown(value: Any) -> Any:
 def _copied(value: Any, device: jax.Device) -> Any:
     """A value of a scope for another one: an array on a device, all else on the host."""
     if isinstance(value, jax.Array):
-        return jax.device_put(value, device, may_alias=False)
+        return _put(value, device, may_alias=False)
     return jax.tree_util.tree_map(np.array, value)

@@ -558,6 +558,17 @@ def test_rows_are_spread_over_as_many_sequences(spread: Any, computed: bool) -> 
                 exe.run(feed=feed, fetch_list=[out])
 
 
+def test_rows_in_sequences_are_rows_to_be_spread() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = fluid.data("x", [None, 3], lod_level=1), fluid.data("y", [None, 1], lod_level=1)
+        out = layers.sequence_expand_as(x, y)
+        exe, feed = fluid.Executor(fluid.CPUPlace()), {"x": seq(X[:2], 2), "y": seq(X[:3, :1], 2, 1)}
+        (found,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
+        np.testing.assert_array_equal(np.array(found), X[[0, 0, 1]])
+        with pytest.raises(fluid.core.EnforceNotMet, match="value 3 of(.|\n)*as many rows"):
+            exe.run(feed={**feed, "x": seq(X[:3], 2, 1)}, fetch_list=[out])
+
+
 def test_sequences_are_repeated_for_as_many_sequences() -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x, y = fluid.data("x", [None, 3], lod_level=1), fluid.data("y", [None, 1], lod_level=1)

@@ -31,6 +31,7 @@ def triangle(size: int):
 INDEX = np.array([[0, 2, 1], [1, 0, 2]])
 EDGES = {"Src_index": np.array([0, 2, 1, 1]), "Dst_index": np.array([1, 0, 2, 0])}
 CASES = [
+    Case("as_strided", {"input": normal(3, 4)}, {"dims": [3, 3], "stride": [2, 1], "offset": 8}),  # windows overlap
     Case("c_embedding", {"W": normal(4, 2), "Ids": np.array([1, 3, 3, 6])}, {"start_index": 2}),
     Case("cholesky", {"X": positive(3)}, {"upper": False}),
     Case("cholesky_solve", {"X": normal(3, 2), "Y": triangle(3)}),
@@ -44,10 +45,12 @@ CASES = [
     ),
     Case("fused_softmax_mask", {"X": normal(1, 2, 3, 4), "Mask": normal(1, 1, 3, 4)}),
     Case("fused_softmax_mask_upper_triangle", {"X": normal(1, 2, 3, 3)}),
+    Case("fused_rotary_position_embedding", dict.fromkeys("qkv", normal(2, 3, 2, 4))),
     Case("graph_send_ue_recv", {"X": normal(3, 2), "Y": normal(4, 2), **EDGES}),
     Case("graph_send_uv", {**{k.lower(): v for k, v in EDGES.items()}, "x": normal(3, 2), "y": normal(3, 2)}),
     Case("fill_any", {"X": normal(2, 3)}, {"value_float": 2.0}),
     Case("fill_diagonal", {"X": normal(4, 3)}, {"value": 2.0}),
+    Case("index_select_strided", {"x": normal(3, 4)}, {"index": 2, "axis": 1}),
     Case("index_put", {"x": normal(3, 4), "indices": [np.array([0, 2])], "value": normal(2, 4)}),
     Case(
         "index_put",
@@ -71,8 +74,10 @@ CASES = [
     ),
     Case("share_data", {"X": normal(2, 3)}),
     Case("solve", {"X": positive(3), "Y": normal(3, 2)}),
+    Case("tensor_unfold", {"input": normal(2, 5)}, {"axis": 1, "size": 3, "step": 1}),
     Case("triangular_solve", {"X": positive(3), "Y": normal(3, 2)}, {"upper": False}),
     Case("trunc", {"X": normal(2, 3)}),
+    Case("view_shape", {"input": normal(2, 6)}, {"dims": [3, -1]}),
 ]
 
 STRAIGHT_THROUGH = ("fake_quantize_dequantize_abs_max", "fake_channel_wise_quantize_dequantize_abs_max")

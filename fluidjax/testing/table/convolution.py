@@ -208,9 +208,17 @@ CASES = [
         reference=_bilinear,
         rtol=1e-6,
     ),
-    case("nearest_interp", normal(2, 2, 3, 4), {"out_h": 5, "out_w": 3}),
-    case("bicubic_interp", normal(2, 2, 4, 4), {"out_h": 6, "out_w": 3, "align_corners": False}),
-    case("trilinear_interp", normal(1, 2, 2, 3, 4), {"out_d": 3, "out_h": 2, "out_w": 5}),
+    case("nearest_interp", normal(2, 2, 3, 4), {"out_h": 5, "out_w": 3, "interp_method": "nearest"}),
+    case(
+        "bicubic_interp",
+        normal(2, 2, 4, 4),
+        {"out_h": 6, "out_w": 3, "interp_method": "bicubic", "align_corners": False},
+    ),
+    case(
+        "trilinear_interp",
+        normal(1, 2, 2, 3, 4),
+        {"out_d": 3, "out_h": 2, "out_w": 5, "interp_method": "trilinear"},
+    ),
     case("grid_sampler", {"X": normal(2, 2, 4, 4), "Grid": between(-1.2, 1.2, 2, 4, 4, 2)}),
     case("affine_grid", {"Theta": normal(2, 2, 3)}, {"output_shape": [2, 3, 4, 5]}),
     case(

@@ -62,11 +62,14 @@ def _sequences(value: LoDArray, level: int) -> Array:
     return np.asarray(value.lod[0].shape[0] - 1, np.int32) if value.nseq is None else value.nseq
 
 
-def _as_many(x: LoDArray, y: LoDArray, level: int) -> list[Demand]:
-    """One row (or sequence) of ``x`` for each sequence of ``y``; gathers would repeat or drop the others."""
+def _rows(value: LoDArray) -> Array:
+    return np.asarray(value.capacity, np.int32) if value.nrows is None else value.nrows
+
+
+def _as_many(found: Array, y: LoDArray, level: int) -> list[Demand]:
+    """``found`` rows (or sequences) of X, one for each sequence of ``y``; gathers would repeat or drop the others."""
     many = _sequences(y, level)
-    rows = _sequences(x, 0) if x.lod else np.asarray(x.capacity, np.int32) if x.nrows is None else x.nrows
-    return [Demand("x", rows, many, many + 1, words="as many rows, or sequences, as Y has sequences")]
+    return [Demand("x", found, many, many + 1, words="as many rows, or sequences, as Y has sequences")]
 
 
 @op(rows=MASKED, diff="x", infer=shapes.sequence_expand)
@@ -87,7 +90,9 @@ def sequence_expand(x: LoDArray, y: Meta, *, ref_level: int = -1):
 @sequence_expand.check
 def _(x: LoDArray, y: LoDArray, *, ref_level):
     level = _level(y, ref_level)
-    return _as_many(x, y, level) if y.lod and y.lod[level].shape[0] > 1 else []
+    if not y.lod or y.lod[level].shape[0] < 2:
+        return []
+    return _as_many(_sequences(x, 0) if x.lod else _rows(x), y, level)
 
 
 @sequence_expand.grad
@@ -106,14 +111,14 @@ def _(x: Meta, y: Meta, d_out, *, ref_level=-1):
 
 @op(rows=MASKED, lod="y", diff="x", infer=shapes.sequence_expand_as)
 def sequence_expand_as(x, y: Meta):
-    """Repeat row i of X as often as sequence i of Y has rows; Out has Y's LoD."""
+    """Repeat row i of X, whose LoD counts for nothing, as often as sequence i of Y has rows; Out has Y's LoD."""
     repeated = _repeat_rows(x, y, 0)
     return LoDArray(repeated.data, y.lod, repeated.nrows, y.nseq, y.longest)
 
 
 @sequence_expand_as.check
 def _(x: LoDArray, y: LoDArray):
-    return _as_many(x, y, 0) if y.lod else []
+    return _as_many(_rows(x), y, 0) if y.lod else []
 
 
 @sequence_expand_as.grad
