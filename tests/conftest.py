@@ -5,6 +5,7 @@ import random
 import signal
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -61,12 +62,18 @@ def nothing_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "_startup_program_", Program())
 
 
+def settings_of_jax() -> tuple[Any, ...]:
+    """Whether 64-bit types are on, in this thread and in the process, and this thread's device."""
+    return jax.enable_x64.get_local(), jax.default_device.get_local(), jax.enable_x64.get_global()
+
+
 @pytest.fixture(autouse=True)
 def settings_of_jax_stay() -> Iterator[None]:
     """Whatever a test runs or interrupts, 64-bit types are on in its end only if they were on before."""
-    before = jax.enable_x64.get_local(), jax.default_device.get_local()
+    before = settings_of_jax()
     yield
-    after = jax.enable_x64.get_local(), jax.default_device.get_local()
+    after = settings_of_jax()
     jax.enable_x64.set_local(before[0])
     jax.default_device.set_local(before[1])
-    assert after == before, "jax's settings of this thread are not what they were"
+    jax.enable_x64.set_global(before[2])
+    assert after == before, "jax's settings are not what they were"

@@ -112,26 +112,33 @@ def test_a_model_for_any_size(case, tmp_path):
             np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
-def module_of(model, tmp_path):
-    """The module that the model is written as, imported."""
-    model.write(str(tmp_path / "out"), "jax")
-    spec = importlib.util.spec_from_file_location("any_size", tmp_path / "out" / "model.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def module_of(tmp_path, monkeypatch):
+    """Writes a model as a module and imports it; the 64-bit types that it enables are off again after the test."""
+
+    def imported(model):
+        model.write(str(tmp_path / "out"), "jax")
+        spec = importlib.util.spec_from_file_location("any_size", tmp_path / "out" / "model.py")
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    before = jax.enable_x64.get_global()
+    yield imported
+    jax.config.update("jax_enable_x64", before)
 
 
-def test_a_module_for_any_size(tmp_path):
+def test_a_module_for_any_size(tmp_path, module_of):
     model, given = texts(tmp_path), drawn(3, 7)
-    module = module_of(model, tmp_path)
+    module = module_of(model)
     for ours, expected in zip(module.predict(module.load(), **given), executed(model, given), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_module_for_multiples_says_so(tmp_path):
+def test_a_module_for_multiples_says_so(tmp_path, module_of):
     model, given = pyramid(tmp_path), shown(2, 96)
-    module = module_of(model, tmp_path)
+    module = module_of(model)
     found = module.predict(module.load(), **given)
     np.testing.assert_allclose(found, executed(model, given)[0], rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="size 3 of image is 40; expected a multiple of 32"):
