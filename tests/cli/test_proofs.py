@@ -34,6 +34,7 @@ def model(tmp_path):
 @pytest.fixture
 def script(tmp_path, monkeypatch):
     """A function that writes a script and gives it to a command, in this process: returns the exit status."""
+    monkeypatch.setattr(run.leaving, "watch", lambda: None)  # its thread would end a process of interrupted tests
     monkeypatch.setattr(run.legacy, "install", lambda: None)
     monkeypatch.setattr(run.aliases, "serve", lambda: None)
     monkeypatch.setattr(run.cache, "enable", lambda: None)
