@@ -192,20 +192,23 @@ def _dygraph_only_(func: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
         if not in_dygraph_mode():
-            raise AssertionError(
-                f"We only support '{func.__name__}()' in dynamic graph mode: expected a call under a guard. Call it "
-                "inside fluid.dygraph.guard(), or after fluid.enable_dygraph()."
-            )
+            raise _outside(func.__name__)
         return func(*args, **kwargs)
 
     return run
+
+
+def _outside(name: str) -> AssertionError:
+    return AssertionError(
+        f"We only support '{name}()' in dynamic graph mode: expected a call under a guard. Call it inside "
+        "fluid.dygraph.guard(), or after fluid.enable_dygraph()."
+    )
 
 
 dygraph_not_support = wrap_decorator(_dygraph_not_support_)
 dygraph_only = wrap_decorator(_dygraph_only_)
 
 
-@dygraph_only
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Any:
     """An eager variable with the value of an array; variables are returned unchanged.
 
@@ -223,9 +226,12 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         ...     print(x.shape, x.stop_gradient)
         [1, 2] True
     """
+    tracer = current_tracer()
+    if tracer is None:
+        raise _outside("to_variable")
     if isinstance(value, (VarBase, ComplexVariable)):
         return value
-    if isinstance(value, np.ndarray) and np.iscomplexobj(value):
+    if isinstance(value, np.ndarray) and value.dtype.kind == "c":
         name = unique_name.generate("_generated_var") if name is None else name
         real, imag = to_variable(value.real.copy(), f"{name}.real"), to_variable(value.imag.copy(), f"{name}.imag")
         return ComplexVariable(real, imag)
@@ -234,7 +240,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
             f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
             f"{type(value)}. Pass numpy.array(value)."
         )
-    return current_tracer().to_variable(value, name, share=zero_copy is not False)
+    return tracer.to_variable(value, name, share=zero_copy is not False)
 
 
 def _as_list(given: Any, what: str) -> list[Any]:

@@ -26,8 +26,9 @@ from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution import background
+from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
-from lowering.engine.x64 import in_x64, with_device
+from lowering.engine.x64 import in_x64, with_device, with_x64
 
 _KEPT = 256  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
@@ -59,10 +60,18 @@ class Whole:
         self.singles = [k for k in range(len(leaves)) if k not in packed]
         self.given = [k for k, code in enumerate(alive) if code not in given]
         self.donated = [n for n, k in enumerate(self.singles) if k in set(donated)]
-        uninterrupted(partial(self._compile, records, leaves))
+        self._order = self._order_of_results()
+        self._settled = False
+        self._executable: Executable = uninterrupted(partial(self._compile, records, leaves))
+
+    def _order_of_results(self) -> list[int]:
+        """For each output, its number among the single results and the pieces."""
+        given = [self.alive[k] for k in self.given] + [code for pack in self.packs for code in pack.outputs]
+        numbers = {code: n for n, code in enumerate(given)}
+        return [numbers[code] for code in self.alive]
 
     @in_x64
-    def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> None:
+    def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> Executable:
         def block(*given: Any) -> list[Any]:
             arrays: list[Any] = [None] * len(leaves)
             buffers = given[len(self.singles) :]
@@ -78,27 +87,30 @@ class Whole:
         avals = [leaves[k].aval for k in self.singles]
         avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
         taken_over = [*self.donated, *range(len(self.singles), len(avals))]
-        self.compiled = jax.jit(block, donate_argnums=taken_over).lower(*avals).compile()
+        return Executable.of(jax.jit(block, donate_argnums=taken_over).trace(*avals))
 
-    @in_x64
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; the list must hold the only references to leaves that may be donated."""
+        results = with_x64(self._run, arrays)
+        return results if alive == self.alive else [results[self.places[code]] for code in alive]
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
         buffers = [pack.join(arrays) for pack in self.packs]
         singles = [arrays[k] for k in self.singles]
         arrays.clear()
         for k in self.donated:
             if sys.getrefcount(singles[k]) > 2:  # the list, and the call
                 singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
-        found = self.compiled(*map(taken, singles), *buffers)
-        results = found
-        if self.packs:
-            results = [None] * len(self.alive)
-            for k, array in zip(self.given, found, strict=False):
-                results[k] = array
-            for pack, buffer in zip(self.packs, found[len(self.given) :], strict=True):
-                for code, piece in zip(pack.outputs, pack.pieces(buffer), strict=True):
-                    results[self.places[code]] = piece
-        return results if alive == self.alive else [results[self.places[code]] for code in alive]
+        found = self._executable.call(*[a.take() if a.__class__ is Piece else a for a in singles], *buffers)
+        if not self._settled:
+            self._executable.settle()
+            self._settled = True
+        if not self.packs:
+            return found
+        results = found[: len(self.given)]
+        for pack, buffer in zip(self.packs, found[len(self.given) :], strict=True):
+            results += pack.pieces(buffer)
+        return [results[n] for n in self._order]
 
 
 class Entry:

@@ -62,11 +62,17 @@ class Spec:
 UNKNOWN = Spec.of((), VarType.FP32)  # what a variable without a value reports
 KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
 
+HALF_BITS = np.dtype(np.uint16)  # in which Fluid passes float16
+
 _by_array: dict[Any, Spec] = {}
 
 
 def spec_of(array: Any) -> Spec:
     """The spec of a value of the lowering (or of its abstract stand-in)."""
+    if array.__class__ is np.ndarray:
+        found = _by_array.get((array.shape, array.dtype))
+        if found is not None:
+            return found
     if isinstance(array, SelectedRows):
         rows = int(array.values.shape[0])
         return Spec.of(tuple(array.shape), to_var_type(np.dtype(array.dtype)), VarType.SELECTED_ROWS, rows)
@@ -108,7 +114,7 @@ def on_host(array: Any) -> np.ndarray:
 def value_of(array: Any) -> Value:
     """A value with the numbers of a NumPy array, which may be written to later."""
     array = np.array(array, copy=True)
-    return Value(array.view(np.float16) if array.dtype == np.uint16 else array)
+    return Value(array.view(np.float16) if array.dtype == HALF_BITS else array)
 
 
 @cache
