@@ -85,6 +85,7 @@ class Body:
         self.stretch, self.reads, self.flows, self.limits = stretch, tuple(reads), list(flows), tuple(limits)
         self.results, self.nodes, self.outputs = tuple(results), tuple(nodes), tuple(outputs)
         codes = {result.code: result.spec for result in results}
+        self._leaves: list[int] = [source for source, _ in stretch.leaves]  # type: ignore[misc]  # no constants
         self._values = list(codes.items())
         places = {code: k for k, code in enumerate(codes)}  # several variables may have one value
         self._places = [places[result.code] for result in results] if len(places) < len(results) else None
@@ -119,7 +120,7 @@ class Body:
         stretch = self.stretch
         if not recorder.takes(stretch.ops):
             return None
-        recorder.become_leaves([(values[source], spec) for source, spec in stretch.leaves])  # type: ignore[index]
+        recorder.add_leaves([values[source] for source in self._leaves])
         recorder.extend(stretch.end)
         held = recorder.outputs_of(self._values)
         if self._places is not None:

@@ -229,6 +229,17 @@ class Recorder:
         value.serial, value.index = self.serial, code
         return code
 
+    def add_leaves(self, values: Sequence[Value]) -> None:
+        """``leaf`` for many values, of which it is known that they are not pending."""
+        serial, leaves = self.serial, self._leaves
+        code = ~len(leaves)
+        leaves += values  # first: after an interrupt, a value that says it is a leaf is one
+        for value in values:
+            if value.array.__class__ is _ARRAY and value.serial >= 0 and value.spec.dtype is _FLOAT:
+                self._returning.append(value)
+            value.serial, value.index = serial, code
+            code -= 1
+
     def become_leaves(self, values: Sequence[tuple[Any, Spec]]) -> bool:
         """``leaf`` for many values; False at one that is pending, a leaf already, or not what is expected of it."""
         serial, leaves = self.serial, self._leaves

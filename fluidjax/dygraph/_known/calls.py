@@ -52,11 +52,20 @@ class Known:
         self.holds, self.sources, self.body, self.form = holds, list(sources), body, form
         self.named, self.counts = named, tuple(counts)
 
-    def run(self, tracer: Any, given: Sequence[Any]) -> list[Any] | None:
-        """[what the call returns]; None, without effect, if values are of other kinds."""
-        variables = [given[s] if s.__class__ is int else s for s in self.sources]
-        held = [var._held for var in variables]
-        values = [h if h.__class__ is Value else var._value for h, var in zip(held, variables, strict=True)]
+    def run(self, tracer: Any, given: Sequence[Any], current: Sequence[Value]) -> list[Any] | None:
+        """[what the call returns], given the variables among its arguments, and their values.
+
+        None, without effect, if values are of other kinds.
+        """
+        variables, values = [], []
+        for source in self.sources:
+            if source.__class__ is int:
+                variables.append(given[source])
+                values.append(current[source])
+            else:
+                variables.append(source)
+                held = source._held
+                values.append(held if held.__class__ is Value else source._value)
         if None in values or not self.body.fits(recorder, variables, values):
             return None
         ids = unique_name.generator.ids
@@ -99,7 +108,8 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
     if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"] or recorder.point.expected is None:
         return None
     given: list[Any] = []
-    key = _key(layer, tracer, inputs, named, given)
+    current: list[Value] = []
+    key = _key(layer, tracer, inputs, named, given, current)
     if key is None:
         return None
     if table is None:
@@ -112,7 +122,7 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
         return None
     known = entry.known
     if known is not None and known.holds(layer.__dict__):
-        found = known.run(tracer, given)
+        found = known.run(tracer, given, current)
         if found is not None:
             return found
     entry.seen += 1
@@ -170,23 +180,25 @@ def _known(watch: Watch, start: Start, given: list[Any], results: Any) -> Known 
 # The arguments and results.
 
 
-def _key(layer: Any, tracer: Any, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any]) -> Any:
+def _key(
+    layer: Any, tracer: Any, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any], current: list[Value]
+) -> Any:
     """What calls are found by: where they begin, and the kinds of their arguments; None if these are not known.
 
-    The variables among the arguments are appended to ``given``.
+    The variables among the arguments are appended to ``given``, their values to ``current``.
     """
     found: list[Any] = [recorder.point, layer.__class__, tracer._train_mode, FLAGS["FLAGS_cpu_deterministic"]]
     for each in inputs:
-        if not _add(each, found, given):
+        if not _add(each, found, given, current):
             return None
     for name, each in named.items():
         found.append(name)
-        if not _add(each, found, given):
+        if not _add(each, found, given, current):
             return None
     return tuple(found)
 
 
-def _add(value: Any, found: list[Any], given: list[Any]) -> bool:
+def _add(value: Any, found: list[Any], given: list[Any], current: list[Value]) -> bool:
     kind = value.__class__
     if kind is VarBase or kind is ParamBase:
         held = value._held
@@ -195,11 +207,12 @@ def _add(value: Any, found: list[Any], given: list[Any]) -> bool:
             if held is None:
                 return False
         given.append(value)
+        current.append(held)
         found += (kind, held.index if held.serial == recorder.serial else held.spec, value._stop_gradient is False)
         return True
     if kind is tuple or kind is list:
         found += (kind, len(value))
-        return all([_add(each, found, given) for each in value])
+        return all([_add(each, found, given, current) for each in value])
     if kind in PLAIN:
         found += (kind, value.hex() if kind is float else value)  # 0.0 and -0.0 are equal
         return True
