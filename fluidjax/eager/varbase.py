@@ -73,7 +73,7 @@ class VarBase(EagerVariable):
     @property
     def _value(self) -> Value | None:
         held = self._held
-        return held.now() if held.__class__ is Shared else held  # type: ignore[return-value, union-attr]
+        return held.now() if held.__class__ is Shared else held  # type: ignore[return-value]
 
     @_value.setter
     def _value(self, value: Value | None) -> None:
