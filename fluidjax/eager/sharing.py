@@ -66,7 +66,12 @@ class Shared:
 def can_share(array: np.ndarray) -> bool:
     """Whether memory is shared: for writable C-contiguous arrays, if there is no accelerator."""
     flags = array.flags
-    return flags.c_contiguous and flags.writeable and array.dtype != values.HALF_BITS and default_device().platform == "cpu"
+    return (
+        flags.c_contiguous
+        and flags.writeable
+        and array.dtype != values.HALF_BITS
+        and default_device().platform == "cpu"
+    )
 
 
 def _is_ours(array: np.ndarray) -> bool:
