@@ -72,8 +72,7 @@ class VarBase(EagerVariable):
 
     @property
     def _value(self) -> Value | None:
-        held = self._held
-        return held.now() if held.__class__ is Shared else held  # type: ignore[return-value]
+        return self._held.now() if isinstance(self._held, Shared) else self._held
 
     @_value.setter
     def _value(self, value: Value | None) -> None:
@@ -139,8 +138,7 @@ class VarBase(EagerVariable):
 
     def _array(self) -> Any:
         """The value, once computed. Raises EnforceNotMet if there is none."""
-        value = self._value
-        if value is None:
+        if self._value is None:
             raise EnforceNotMet(
                 explain(
                     f"variable {self.name} holds no value",
@@ -149,7 +147,7 @@ class VarBase(EagerVariable):
                     "pass it as an op's output first, or call set_value",
                 )
             )
-        return recorder.array_of(value)
+        return recorder.array_of(self._value)
 
     def numpy(self) -> np.ndarray:
         """A copy of the value."""
