@@ -188,10 +188,13 @@ class Recorder:
     def outputs_of(self, results: Sequence[tuple[int, Spec]]) -> list[Value]:
         """``output`` for many."""
         serial, outputs, new = self.serial, self.outputs, Value.__new__
-        found = []
+        found: list[Value] = []
         for code, spec in results:
             value = outputs[code] = new(Value)
-            value.array, value.spec, value.serial, value.index = None, spec, serial, code
+            value.array = None  # one by one: assigning a tuple makes one, and there are hundreds of outputs
+            value.spec = spec
+            value.serial = serial
+            value.index = code
             found.append(value)
         return found
 

@@ -66,7 +66,7 @@ class Known:
                 variables.append(source)
                 held = source._held
                 values.append(held if held.__class__ is Value else source._value)
-        if None in values or not self.body.fits(recorder, variables, values):
+        if not all(values) or not self.body.fits(recorder, variables, values):
             return None
         ids = unique_name.generator.ids
         outputs = self.body.run(recorder, variables, values, (tracer.ids["tmp"], ids["tmp"]))
