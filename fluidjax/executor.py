@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -35,7 +35,7 @@ from fluidjax.execution.fetched import fetched
 from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
 from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
 from fluidjax.execution.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
-from fluidjax.execution.kept import keep_in
+from fluidjax.execution.kept import use_cache
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
 from fluidjax.execution.pipeline import Pipeline
@@ -84,7 +84,7 @@ class Executor:
     def __init__(self, place: Place | None = None):
         self.place = _checked_place(place)
         compute_in_the_calling_thread()
-        _use_compilation_cache(flag("FLAGS_compilation_cache_dir"))
+        use_cache(flag("FLAGS_compilation_cache_dir"))
         if not flag("FLAGS_use_system_allocator"):
             keep_freed_memory()
         self._closed = False
@@ -175,10 +175,11 @@ class Executor:
         fetches, optimizers = fetch_names(fetch_list), chosen_optimizers(fetch_list)
         if use_prune or optimizers:
             program = _part(program, self._prune_program, feed_names(feed), fetches, optimizers)
+        run = None if isinstance(program, CompiledProgram) else partial(self.run, scope=scope)  # compiled: reads first
         program, several = _unwrap(program, self.place, scope)
         if several is not None:
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
-        read = next_feed(program, one_feed(feed))
+        read = next_feed(program, one_feed(feed), run)
         prepared = _prepared(program, tuple(read), fetches, self._device.platform, None)
         if read is feed:  # neither names to look up nor readers to ask
             asked.note(program, self._device, feed, fetch_list, fetches, prepared)
@@ -374,14 +375,6 @@ def _checked_place(place: Any) -> Place:
             )
         )
     return place
-
-
-def _use_compilation_cache(folder: str) -> None:
-    """Cache compiled steps and XLA executables in ``folder`` for later processes; '' leaves the setting unchanged."""
-    if folder:
-        keep_in(folder)
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralDevices | None]:

@@ -55,6 +55,14 @@ def keep_in(folder: str | None) -> None:
         _store = Store(Path(folder, FOLDER))
 
 
+def use_cache(folder: str) -> None:
+    """Cache compiled steps and XLA executables in ``folder`` for later processes; '' leaves the setting unchanged."""
+    if folder:
+        keep_in(folder)
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
 class Record:
     """One compilation's record, which may not exist (yet).
 

@@ -19,7 +19,7 @@ from fluidjax.framework import Program, Variable
 from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
-from fluidjax.readers.reader_ops import create_program_reader, drops_last, readers_of
+from fluidjax.readers.reader_ops import before_read, create_program_reader, drops_last, readers_of
 
 Reader = Callable[[], Iterable[Any]]
 Places = Place | Sequence[Place]
@@ -237,18 +237,28 @@ def _checked(values: Any, feed_list: Sequence[Variable]) -> Batch:
     return [to_tensor(value, var) for value, var in zip(values, feed_list, strict=True)]
 
 
-def next_feed(program: Program, feed: dict[str, Any]) -> dict[str, Any]:
+def next_feed(
+    program: Program, feed: dict[str, Any], run: Callable[[Program, dict[str, Any]], Any] | None = None
+) -> dict[str, Any]:
     """The feed of a run: the user's, merged with the next batch of each reader in the program.
 
-    Raises EOFException when a reader is exhausted.
+    Raises EOFException when a reader is exhausted. An executor that runs op by op has then done all that stands in
+    front of the ``read`` op: ``run`` is called with these ops, as a program, and its feed. None: reading comes first.
     """
     readers = readers_of(program)
     if not readers:
         return feed
     joined = dict(feed)
-    for loader, names in readers:
+    for count, (loader, names) in enumerate(readers):
         if not all(name in feed for name in names):
-            joined.update(zip(names, loader.next_batch(), strict=True))
+            try:
+                batch = loader.next_batch()
+            except Exception:
+                before = before_read(program, count) if run is not None else None
+                if run is not None and before is not None:
+                    run(before, {name: value for name, value in joined.items() if before.global_block().has_var(name)})
+                raise
+            joined.update(zip(names, batch, strict=True))
     return joined
 
 

@@ -14,8 +14,11 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.framework import Block, Program, Variable, default_main_program
+from fluidjax.framework.prune import part
 
 LOADER = "loader"
+
+_NOT_RUN = frozenset(("create_py_reader", "create_double_buffer_reader", "read"))  # loaders do what they say
 
 
 def refuse_in_eager_mode(layer: str) -> None:
@@ -123,6 +126,18 @@ def readers_of(program: Program) -> list[tuple[Any, list[str]]]:
         ]
         cached = program.__dict__["_readers_cache"] = (token, found)
     return cached[1]
+
+
+def before_read(program: Program, count: int) -> Program | None:
+    """The ops in front of the ``read`` op that follows ``count`` others, as a program; None where none of them runs."""
+    key, kept = (program._version_token(), count), program.__dict__.setdefault("_before_read_cache", {})
+    if key not in kept:
+        ops = program.global_block().ops
+        end = [index for index, op in enumerate(ops) if op.type == "read"][count]
+        ran = [op for op in ops[:end] if op.type not in _NOT_RUN]
+        kept.clear()
+        kept[key] = part(program, ran) if ran else None
+    return kept[key]
 
 
 def drops_last(program: Program) -> bool:
