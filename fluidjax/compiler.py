@@ -206,10 +206,11 @@ class CompiledProgram:
         scope holds that of device 0. A fetch contains the concatenated values of the devices, or a list of them
         (``return_merged=False``).
 
-        If jax has enough physical devices and the shares are of equal size, each share is computed on its own device
-        (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 provides eight). Unequal shares, and programs with
-        host ops or sequences, are computed as one program on the executor's own device; the results are the
-        same.
+        If jax has enough physical devices, each share is computed on its own device (on a CPU,
+        XLA_FLAGS=--xla_force_host_platform_device_count=8 provides eight): all in one step if shares are of equal size,
+        else in a step of its own on each device, a sum of the gradients, and an update on each. Programs with host ops
+        are computed as one program on the executor's own device, and so are unequal shares with sync_batch_norm; the
+        results are the same.
 
         Args:
             loss_name: name of the loss; required if the program has a backward pass.

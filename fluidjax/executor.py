@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 
-from fluidjax.base.containers import LoDTensorArray
 from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
 from fluidjax.base.places import CPUPlace, Place, is_compiled_with_cuda, jax_device
@@ -28,7 +27,7 @@ from fluidjax.execution.carried import dtype_is_compatible_with as dtype_is_comp
 from fluidjax.execution.carried import has_feed_operators as has_feed_operators
 from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
-from fluidjax.execution.exchange import to_holder, to_numpy
+from fluidjax.execution.exchange import results
 from fluidjax.execution.fetch_list import fetch_names, fetch_targets
 from fluidjax.execution.fetch_list import name_of as _to_name_str  # noqa: F401
 from fluidjax.execution.fetched import fetched
@@ -44,7 +43,8 @@ from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.several import SeveralDevices, Written
-from fluidjax.execution.shares import one_feed
+from fluidjax.execution.shares import all_results, one_feed
+from fluidjax.execution.staged import Staged
 from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
@@ -222,7 +222,7 @@ class Executor:
             if prepared.fed_state:
                 fed = {n: feed[n] if written is None else written.first(n, feed[n]) for n in prepared.fed_state}
                 write_fed(scope if around is None else around, fed, self.place)
-            return _results(fetches, values, return_numpy)
+            return results(fetches, values, return_numpy)
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # jaxlib raises either where memory runs out
             raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)
         except UninitializedError as error:
@@ -240,8 +240,12 @@ class Executor:
         shares = next_feeds(program, several.shares(feed), idle=not several.trains)
         by_op = mode.current.interpret or flag("FLAGS_check_nan_inf")
         written = several.written(shares, together=by_op)
-        names, fed = written.fetches(fetches), written.feed(shares)
         try:
+            if isinstance(written, Staged):
+                parts = written.run(several.local, shares, fetches)
+                write_fed(several.scope, written.fed_state(shares), self.place)
+                return all_results(fetches, parts, return_numpy, merge=return_merged)
+            names, fed = written.fetches(fetches), written.feed(shares)
             values = self._run_once(program, fed, names, several.local, return_numpy, written, several.scope)
         except Unspreadable:
             several.write_together()
@@ -431,13 +435,6 @@ def _fetch_var(name: str, scope: Scope | None = None, return_numpy: bool = True)
         )
     tensor = var.get_tensor()
     return fetched(tensor) if return_numpy else tensor
-
-
-def _results(fetches: tuple[str, ...], values: list[Any], return_numpy: bool) -> list[Any]:
-    if return_numpy:
-        return [to_numpy(value, name) for name, value in zip(fetches, values, strict=True)]
-    holders = [to_holder(value) for value in values]
-    return [list(each) if isinstance(each, LoDTensorArray) else each for each in holders]
 
 
 __getattr__ = unknown_name(__name__)

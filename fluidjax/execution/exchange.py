@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -125,3 +126,11 @@ def to_numpy(value: Any, name: str) -> Any:
     if isinstance(value, (low.RankTable, low.StepScopes)):
         return value
     return fetched(value)
+
+
+def results(names: Sequence[str], values: Sequence[Any], return_numpy: bool) -> list[Any]:
+    """What the user gets for the values that a run left under these names."""
+    if return_numpy:
+        return [to_numpy(value, name) for name, value in zip(names, values, strict=True)]
+    holders = [to_holder(value) for value in values]
+    return [list(each) if isinstance(each, LoDTensorArray) else each for each in holders]

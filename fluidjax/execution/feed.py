@@ -33,6 +33,8 @@ class Handed(NamedTuple):
     def exact(self) -> Any:
         """The value without its padding."""
         tensor = to_holder(self.value)
+        if not isinstance(tensor, LoDTensor):
+            return to_lowering(tensor)
         rows = tensor.lod()[-1][-1] if tensor.lod() else 0
         if rows and not tensor.shape()[0]:  # the shape of no rows: 0, and then the shape of what had them
             return np.empty((0, rows, *tensor.shape()[2:]), np.asarray(tensor).dtype)

@@ -1,9 +1,10 @@
 """Runs of a program on several devices: what each is fed, the program for all of them, and what they fetch.
 
 Where there are as many physical devices, and their shares are alike, each runs the program that
-``lowering.engine.spread`` makes, all at once. Else ``lowering.engine.replicas`` writes the program out for all devices;
-it runs like any other. What devices keep for themselves between runs, such as running statistics, is in a scope inside
-the one that is run over, and device 0's is in that one itself; so the kind of run may change from batch to batch.
+``lowering.engine.spread`` makes, all at once; where shares differ, the stages that ``lowering.engine.staged`` makes.
+Else ``lowering.engine.replicas`` writes the program out for all devices; it runs like any other. What devices keep for
+themselves between runs, such as running statistics, is in a scope inside the one that is run over, and device 0's is in
+that one itself; so the kind of run may change from batch to batch.
 """
 
 from __future__ import annotations
@@ -22,20 +23,25 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.mesh import Spread
 from fluidjax.execution.processes import processes
 from fluidjax.execution.shares import Feed, merged, shares, split
+from fluidjax.execution.staged import Staged
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.writer import make, write_back
 from fluidjax.framework import Program, program_view
 from lowering.engine.devices import Devices
 from lowering.engine.replicas import Replicated, replicate
 from lowering.engine.spread import SpreadProgram, spread
+from lowering.engine.staged import stage, stageable
 
 
 class Facts(NamedTuple):
-    """A program's persistable variables (outermost block), whether it has a backward pass, and what is divided."""
+    """A program's persistable variables (outermost block), whether it has a backward pass, what is divided, and whether
+    it can run in stages.
+    """
 
     persistable: frozenset[str]
     trains: bool
     divided: frozenset[str]
+    stageable: bool
 
 
 class SeveralDevices:
@@ -63,7 +69,7 @@ class SeveralDevices:
         self.devices = devices
         self._agreed = devices.processes == 1
         self._program = program
-        self._written: dict[Any, Written] = {}
+        self._written: dict[Any, Written | Staged] = {}
         self._together: set[Any] = set()  # programs that have to be written out for one device
         self._known: tuple[Any, Facts] | None = None
         self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
@@ -108,37 +114,44 @@ class SeveralDevices:
             view = program_view(self._program)
             held = frozenset(v.name for v in view.blocks[0].vars.values() if v.persistable)
             trains = any(op.is_backward for block in view.blocks for op in block.ops)
-            self._known = token, Facts(held, trains, _divided(self._program))
+            self._known = token, Facts(held, trains, _divided(self._program), stageable(view, self.devices))
         return self._known[1]
 
-    def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written:
+    def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written | Staged:
         """The program for the devices that have something to do; ``together``: written for one physical device."""
         same = {n for n in self._facts().persistable & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
         version = self._program._version_token()
         if not self._agreed:
             self._agree()
-        spreads = not together and version not in self._together and self._fit(parts, fed)
-        key = version, len(parts), fed, spreads
+        way = "together" if together or version in self._together else self._way(parts, fed)
+        key = version, len(parts), fed, way
         found = self._written.get(key)
         if found is None:
-            found = self._written[key] = self._write(len(parts), fed, spreads=spreads)
+            found = self._written[key] = self._write(len(parts), fed, way)
             self._share_out(found.state())
+        for other in self._written.values():
+            if other is not found and isinstance(other, Staged):
+                other.drop_copies()
         return found
 
-    def _write(self, count: int, fed: frozenset[str], *, spreads: bool) -> Written:
+    def _write(self, count: int, fed: frozenset[str], way: str) -> Written | Staged:
         devices, view = replace(self.devices, count=count), program_view(self._program)
-        if not spreads:
+        if way == "together":
             return Written(replicate(view, devices, fed), None)
+        if way == "staged":
+            return Staged(self._physical[:count], self._program, stage(view, devices, fed))
         program = spread(view, devices, fed, self._facts().divided)
         _tell_whole(self._facts().divided - program.parts.keys(), count)
         return Written(program, Spread(self._physical[:count], program, fed))
 
-    def _fit(self, parts: Sequence[Feed], fed: frozenset[str]) -> bool:
-        """Whether each share goes to a physical device of its own, in one form."""
+    def _way(self, parts: Sequence[Feed], fed: frozenset[str]) -> str:
+        """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
         if not 1 < len(parts) <= len(self._physical):
-            return False
-        return all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed)
+            return "together"
+        if all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed):
+            return "spread"
+        return "staged" if self._facts().stageable else "together"
 
     def _agree(self) -> None:
         """Make all processes start from the first one's values."""
@@ -151,7 +164,7 @@ class SeveralDevices:
         self._agreed = True
 
     def write_together(self) -> None:
-        """From now on, write the program out for one physical device."""
+        """From now on, write this version of the program out for one physical device."""
         self._together.add(self._program._version_token())
 
     def _share_out(self, state: dict[str, list[str]]) -> None:

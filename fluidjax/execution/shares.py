@@ -10,6 +10,7 @@ import numpy as np
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.values import LoDTensor
+from fluidjax.execution.exchange import results
 from fluidjax.execution.feed import joined
 from fluidjax.execution.fetched import fetched
 from fluidjax.framework import Variable
@@ -162,3 +163,9 @@ def merged(values: Sequence[Any], name: str) -> Any:
             f" dimension, found {shapes}; pass return_merged=False to Executor.run for a list of them"
         )
     return joined(values) if isinstance(first, LoDTensor) else fetched(np.concatenate([*map(np.atleast_1d, values)]))
+
+
+def all_results(names: Sequence[str], parts: Sequence[Sequence[Any]], return_numpy: bool, *, merge: bool) -> list[Any]:
+    """What the user gets for the values that devices left under these names: all joined, or as a list of each's."""
+    values = list(zip(*(results(names, of_device, return_numpy) for of_device in parts), strict=True))
+    return [merged(of, name) if merge else list(of) for of, name in zip(values, names, strict=True)]

@@ -74,11 +74,11 @@ def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> R
         fed: what each device is fed separately.
     """
     own, sums = own_and_sums(program, devices, fed)
-    writer = _Writer(program, devices, sums, own)
+    writer = ReplicaWriter(program, devices, sums, own)
     return Replicated(writer.written(), own, frozenset(sums), devices.count)
 
 
-class _Writer(Writer):
+class ReplicaWriter(Writer):
     """Writes the ops of all devices into one program."""
 
     def __init__(self, program: ProgramView, devices: Devices, sums: Mapping[str, int], own: frozenset[str]):
@@ -107,7 +107,7 @@ class _Writer(Writer):
             self._write_joint(op)
         else:
             for device in range(self._devices.count):
-                self._add(self._renamed(op, device))
+                self._add(self.renamed(op, device))
 
     def _write_joint(self, op: OpView) -> None:
         """Normalise the batches of all devices as one, or compute part of the gradient of that."""
@@ -141,7 +141,7 @@ class _Writer(Writer):
 
     # --- one device's version of an op ----------------------------------------------------------------------------
 
-    def _renamed(self, op: OpView, device: int) -> OpView:
+    def renamed(self, op: OpView, device: int) -> OpView:
         """An op of the outermost block for one device."""
         if device == 0:
             return op

@@ -13,38 +13,14 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.several import SeveralDevices
-from tests.parallel import divided, pipelined, placed
+from tests.parallel import divided, pipelined, placed, staged
 from tests.parallel.nets import conv_bn, mlp, own_rates
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_recordings import test_recording
+from tests.parallel.ways import both, ways
 
 DATA = Path(__file__).parent / "data"
 Scale = fluid.BuildStrategy.GradientScaleStrategy
-
-
-def ways(training: Training) -> list[bool]:
-    """Of each program that was written for the runs so far, whether it is spread over physical devices."""
-    return [key[-1] for key in training.program._several._written]
-
-
-def on_one(training: Training) -> Training:
-    """Let a training be written out for one physical device."""
-    several = SeveralDevices.__init__
-
-    def without(self: Any, *args: Any) -> None:
-        several(self, *args[:4])
-
-    SeveralDevices.__init__ = without  # type: ignore[method-assign]
-    try:
-        training.program._compile(training.scope, training.executor.place)
-    finally:
-        SeveralDevices.__init__ = several  # type: ignore[method-assign]
-    return training
-
-
-def both(net: Any, devices: int, **strategy: Any) -> tuple[Training, Training]:
-    return Training(net, devices, **strategy), on_one(Training(net, devices, **strategy))
 
 
 def noisy() -> Any:
@@ -93,7 +69,8 @@ def check_both_ways_agree() -> None:
                 spread.run(feed, [spread.loss, *spread.more]), one.run(feed, [one.loss, *one.more]), strict=True
             ):
                 np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6, err_msg=f"{net.__name__} {step}")
-        assert ways(spread) == [True, False] and ways(one) == [False]
+        joint = settings.get("sync_batch_norm")
+        assert ways(spread) == ["spread", "together" if joint else "staged"] and ways(one) == ["together"]
         assert_same(spread.values(), one.values(), 2e-5)
         local = [t.program._several.local for t in (spread, one)]
         assert local[0].local_var_names() == local[1].local_var_names()
@@ -146,7 +123,7 @@ def check_a_bad_label_leaves_the_state() -> None:
         raise AssertionError("a label out of range was taken")
     assert_same(training.values(), before, 0)
     training.run(training.feed(1))
-    assert ways(training) == [True]
+    assert ways(training) == ["spread"]
 
 
 def check_steps_compile_once() -> None:
@@ -160,7 +137,8 @@ def check_steps_compile_once() -> None:
 
 def main() -> None:
     assert len(jax.devices("cpu")) >= 8
-    for name, check in [*globals().items(), *vars(divided).items(), *vars(pipelined).items(), *vars(placed).items()]:
+    modules = (divided, pipelined, placed, staged)
+    for name, check in [*globals().items(), *(item for m in modules for item in vars(m).items())]:
         if name.startswith("check_"):
             print(name, flush=True)
             check()

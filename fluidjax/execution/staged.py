@@ -1,0 +1,274 @@
+"""Steps over several physical devices whose shares differ: a local step on each, one sum over all, an update on each.
+
+Each device runs programs of its own (see ``lowering.engine.staged``), compiled for its share; only the sums of
+gradients are one jitted function over all of them. The scope holds what device 0 has; the others' copies are kept here
+and taken until the scope holds something else. Nothing is stored before all devices have succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib.xla_client import ArrayImpl
+
+from fluidjax.base.scope import Scope, held
+from fluidjax.base.values import LoDTensor
+from fluidjax.execution import mode
+from fluidjax.execution.asked import preparing_flags
+from fluidjax.execution.feed import Handed
+from fluidjax.execution.mesh import Unspreadable
+from fluidjax.execution.missing import explained
+from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.seeds import next_seed
+from fluidjax.execution.shares import Feed
+from fluidjax.execution.state import NothingToFetch, on_device
+from fluidjax.execution.writer import move, write_back
+from fluidjax.files.trust import check as check_trusted
+from fluidjax.framework import Program
+from lowering.engine.dataflow import flow
+from lowering.engine.staged import StagedProgram, Sum
+from lowering.engine.x64 import with_device, with_x64
+from lowering.errors import UninitializedError
+from lowering.mesh import AXIS
+from lowering.values import SelectedRows
+
+_KEPT = 64  # prepared programs of a device
+
+Values = dict[str, Any]  # what a device knows in a run: fed values, and ``Handed`` ones
+
+
+class Staged:
+    """A program in stages on several devices.
+
+    Args:
+        devices: the physical devices, the executor's first.
+        whole: the program.
+        program: its stages.
+    """
+
+    def __init__(self, devices: Sequence[jax.Device], whole: Program, program: StagedProgram):
+        check_trusted(whole)
+        self.state = program.state
+        self._whole = whole
+        self._program = program
+        self._devices = [_Device(device, i, program) for i, device in enumerate(devices)]
+        self._sums = _Sums(devices)
+        self._copies: dict[str, tuple[Any, dict[int, Any]]] = {}  # (what the scope holds, that on each device)
+
+    def run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str]) -> list[list[Any]]:
+        """Run once; for each device what it fetches.
+
+        Args:
+            scope: has the devices' own variables; the shared ones and those of device 0 are around it.
+            parts: what each device is fed.
+            fetches: names.
+
+        Raises Unspreadable where the scope holds something else than plain arrays, or something is not computed.
+        """
+        seed = next_seed(self._whole) if self._program.random else None
+        with scope._lock:
+            try:
+                return with_device(self._devices[0].device, self._run, scope, parts, fetches, seed)
+            except UninitializedError as error:
+                raise explained(error, self._whole, parts[0]) from error
+            except NothingToFetch as error:
+                raise Unspreadable(str(error)) from error
+
+    def fed_state(self, parts: Sequence[Feed]) -> Feed:
+        """What device 0 is fed of variables that persist and are not written: the scope holds that from then on."""
+        held = self._program.persistable.difference(self._devices[0].keeps)
+        return {name: value for name, value in parts[0].items() if name in held}
+
+    def drop_copies(self) -> None:
+        """Before runs of another kind: let go of what they will outdate."""
+        self._copies.clear()
+
+    def _run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str], seed: Any) -> list[list[Any]]:
+        asked = [[names[i] for names in map(self._program.names, fetches)] for i in range(len(self._devices))]
+        values = [self._begin(scope, d, parts[d.index], asked[d.index]) for d in self._devices]
+        for at, stage in enumerate(self._program.stages):
+            apart = self._sum(stage.sums, values)
+            for device, known, names in zip(self._devices, values, asked, strict=True):
+                with_device(device.device, device.step, at, apart, known, names, seed)
+        state = [{n: known[n].value for n in d.keeps} for d, known in zip(self._devices, values, strict=True)]
+        found = [[_unshared(known[n].value) for n in names] for known, names in zip(values, asked, strict=True)]
+        jax.block_until_ready((state, found))
+        self._store(scope, state)
+        return found
+
+    # --- the state ------------------------------------------------------------------------------------------------
+
+    def _begin(self, scope: Scope, device: _Device, part: Feed, asked: Sequence[str]) -> Values:
+        """What a device is fed, and what it may read of the scope."""
+        values = {self._program.names(n)[device.index]: _fed(v, device.device) for n, v in part.items()}
+        for name in dict.fromkeys([*device.reads, *asked]):
+            if name not in values and (name in device.reads or name not in device.computed):
+                array = self._held(scope, name, device)
+                if array is not None:
+                    values[name] = Handed(array)
+        return values
+
+    def _held(self, scope: Scope, name: str, device: _Device) -> Any:
+        """A device's copy of an array that the scope holds; None where it holds nothing."""
+        holder = held(scope, name)
+        if holder is None or (isinstance(holder, LoDTensor) and not holder._is_initialized()):
+            return None
+        if type(holder) is not LoDTensor or holder._lod:
+            raise Unspreadable(f"{name} in the scope is no plain array")
+        move(holder, on_device)
+        array = holder._array
+        whose, copies = self._copies.get(name, (None, {}))
+        if whose is not array:
+            _, copies = self._copies[name] = array, {}
+        if device.index not in copies:
+            copies[device.index] = jax.device_put(array, device.device)
+        return copies[device.index]
+
+    def _store(self, scope: Scope, state: Sequence[Values]) -> None:
+        """Store what the devices leave: shared variables as device 0 has them, and the devices' own."""
+        first = self._devices[0].device
+        for i, left in enumerate(state):
+            for name, value in left.items():
+                if i == 0 or name not in state[0]:
+                    stored = jax.device_put(value, first) if isinstance(value, ArrayImpl) else value
+                    self._copies[name] = stored, {}
+                self._copies[name][1][i] = value
+        write_back(scope, {name: self._copies[name][0] for left in state for name in left})
+
+    # --- the sums -------------------------------------------------------------------------------------------------
+
+    def _sum(self, sums: Sequence[Sum], values: Sequence[Values]) -> tuple[Sum, ...]:
+        """Sum arrays; returns the sums of selected rows, whose parts each device is given for its program to sum."""
+        parts = [[known[name].value for name, known in zip(s.parts, values, strict=True)] for s in sums]
+        dense = [s for s, of in zip(sums, parts, strict=True) if _are_arrays(of)]
+        for s, totals in zip(dense, self._sums([of for of in parts if _are_arrays(of)]), strict=True):
+            for name, known, total in zip(s.totals, values, totals, strict=True):
+                known[name] = Handed(total)
+        apart = [(s, of) for s, of in zip(sums, parts, strict=True) if not _are_arrays(of)]
+        for s, of in apart:
+            if not all(isinstance(part, (SelectedRows, ArrayImpl)) for part in of):
+                raise Unspreadable(f"{s.parts[0]} is neither an array nor selected rows")
+            for device, known in zip(self._devices, values, strict=True):
+                known.update((n, Handed(_moved(part, device.device))) for n, part in zip(s.parts, of, strict=True))
+        return tuple(s for s, _ in apart)
+
+
+class _Device:
+    """What one of the devices does in each stage.
+
+    Attributes:
+        device: the physical device.
+        index: its number.
+        reads: what it is fed, or may read of the scope.
+        computed: what it computes, or is given as a sum.
+        keeps: what it leaves in the scope.
+    """
+
+    def __init__(self, device: jax.Device, index: int, program: StagedProgram):
+        self.device = device
+        self.index = index
+        self._stages = program.stages
+        self._scope = Scope()  # stays empty: state is fed
+        self._prepared: dict[Any, Prepared] = {}
+        flows = [flow(p, p.blocks[0].ops) for p in (stage.programs[index] for stage in program.stages)]
+        self._flows = [(tuple(reads), frozenset(writes)) for reads, writes in flows]
+        self.computed: set[str] = set()
+        self.reads: dict[str, None] = {}
+        for stage, (reads, writes) in zip(program.stages, self._flows, strict=True):
+            self.computed.update(s.totals[index] for s in stage.sums)
+            self.reads.update((n, None) for n in reads if n not in self.computed)
+            self.computed |= writes
+        self.keeps = sorted(self.computed & program.persistable)
+        self._later = [frozenset(self._needed_after(at)) | program.persistable for at in range(len(flows))]
+
+    def _needed_after(self, at: int) -> set[str]:
+        parts = {s.parts[self.index] for stage in self._stages[at + 1 :] for s in stage.sums}
+        return parts.union(*(reads for reads, _ in self._flows[at + 1 :]))
+
+    def step(self, at: int, apart: Sequence[Sum], known: Values, asked: Sequence[str], seed: Any) -> None:
+        """Run a stage, which first sums what is ``apart``, and add to what is ``known``."""
+        reads, writes = self._flows[at]
+        totals = {s.totals[self.index] for s in apart}
+        wanted = self._later[at].union(asked)
+        fetches = sorted((writes | totals) & wanted)
+        if at == 0:  # so that what is fed or held comes in the form of what is computed
+            fetches += [n for n in dict.fromkeys(asked) if n not in self.computed]
+        names = (*(n for n in reads if n not in totals), *(n for s in apart for n in s.parts), *fetches)
+        feed = {n: known[n] for n in names if n in known}
+        prepared = self._made(at, tuple(apart), tuple(feed), tuple(fetches))
+        if not fetches:
+            return
+        try:
+            values = mode.run(prepared, self._scope, feed, seed if prepared.random else None)
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            raise prepared.failure(self._scope, error)  # noqa: B904  (most often the error itself)
+        known.update(zip(fetches, map(Handed, values), strict=True))
+
+    def _made(self, at: int, apart: tuple[Sum, ...], feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Prepared:
+        checked, _, _ = preparing_flags()
+        key = at, apart, feeds, fetches, checked
+        found = self._prepared.get(key)
+        if found is None:
+            while len(self._prepared) >= _KEPT:
+                self._prepared.pop(next(iter(self._prepared)))
+            program = self._stages[at].program(self.index, apart)
+            found = self._prepared[key] = Prepared(program, feeds, fetches, self.device.platform, checked)
+        return found
+
+
+class _Sums:
+    """Sums of arrays over devices, of which each gets all."""
+
+    def __init__(self, devices: Sequence[jax.Device]):
+        mesh = Mesh(np.array(devices), (AXIS,))
+        rows, alike = PartitionSpec(AXIS), PartitionSpec()
+        self._rows = NamedSharding(mesh, rows)
+        over = jax.shard_map(_summed, mesh=mesh, in_specs=(rows,), out_specs=alike, check_vma=False)
+        self._jitted = jax.jit(over)
+
+    def __call__(self, parts: Sequence[Sequence[jax.Array]]) -> list[list[jax.Array]]:
+        """For each list of parts, one on each device, the sum on each device."""
+        if not parts:
+            return []
+        # Steps of one host's devices that overtake each other would wait for each other's threads.
+        jax.block_until_ready(parts)
+        totals = jax.block_until_ready(with_x64(self._jitted, [self._joined(of) for of in parts]))
+        return [self._apart(total, of[0].shape) for total, of in zip(totals, parts, strict=True)]
+
+    def _joined(self, parts: Sequence[jax.Array]) -> jax.Array:
+        """The parts as rows of one array; nothing moves."""
+        first, *others = parts[0].shape or (1,)
+        parts = [part if part.ndim else part.reshape(1) for part in parts]
+        return jax.make_array_from_single_device_arrays((first * len(parts), *others), self._rows, list(parts))
+
+    def _apart(self, total: jax.Array, shape: tuple[int, ...]) -> list[jax.Array]:
+        on = {shard.device: shard.data for shard in total.addressable_shards}
+        found = [on[device] for device in self._rows.mesh.devices.flat]
+        return found if shape else [one.reshape(()) for one in found]
+
+
+def _summed(parts: list[jax.Array]) -> list[jax.Array]:
+    return [jax.lax.psum(part, AXIS) for part in parts]
+
+
+def _are_arrays(parts: Sequence[Any]) -> bool:
+    return all(isinstance(part, ArrayImpl) for part in parts) and len({part.shape for part in parts}) == 1
+
+
+def _fed(value: Any, device: jax.Device) -> Any:
+    """What the user feeds, for a device: arrays that are on another one are moved."""
+    array = value._value if isinstance(value, LoDTensor) and not value.lod() else value
+    return jax.device_put(array, device) if isinstance(array, jax.Array) else value
+
+
+def _moved(value: Any, device: jax.Device) -> Any:
+    return jax.tree_util.tree_map(lambda leaf: jax.device_put(leaf, device), value)
+
+
+def _unshared(value: Any) -> Any:
+    """A fetched value that no later run gives away."""
+    return jax.tree_util.tree_map(lambda leaf: np.array(leaf), value)
