@@ -77,8 +77,7 @@ class StagedProgram:
 
     def state(self) -> dict[str, list[str]]:
         """The names, on the other devices, of each device's own variables that the scope keeps."""
-        first = (n for n in self.own if n in self.persistable)
-        return {n: self.names(n)[1:] for n in first if n not in self.sums}
+        return {n: self.names(n)[1:] for n in sorted(self.own & self.persistable - self.sums)}
 
 
 def stageable(program: ProgramView, devices: Devices) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax import layers
-from tests.parallel.nets import lstm, mlp
+from tests.parallel.nets import conv_bn, lstm, mlp
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.ways import both, ways
 
@@ -40,14 +40,15 @@ def agree(staged: Training, one: Training, feed: dict[str, Any]) -> None:
 
 def check_stages_train_as_the_program_for_one_device_does() -> None:
     """Whatever the shares, and whether batches before and after them are spread; so are each device's statistics."""
-    staged, one = both(decayed, 4)
-    for step, rows in enumerate([7, 8, 10, 13]):
+    staged, one = both(decayed, 2)
+    for step, rows in enumerate([7, 8, 7]):
         agree(staged, one, staged.feed(step, rows))
     assert ways(staged) == ["staged", "spread"] and ways(one) == ["together"]
     assert_same(staged.values(), one.values(), 2e-5)
     local = [t.program._several.local for t in (staged, one)]
-    assert local[0].local_var_names() == local[1].local_var_names() and "bn_mean@DEVICE_3" in local[0].local_var_names()
-    for name in local[0].local_var_names():
+    names = sorted(local[0].local_var_names())
+    assert names == sorted(local[1].local_var_names()) and "bn_mean@DEVICE_1" in names
+    for name in names:
         np.testing.assert_allclose(*(np.array(s.find_var(name).get_tensor()) for s in local), rtol=2e-5, atol=1e-6)
 
 
@@ -79,9 +80,9 @@ def check_every_device_updates_its_own_copy() -> None:
 
 def check_a_bad_label_of_a_share_leaves_the_state() -> None:
     """An error of the last device is raised, and nothing is stored of what the others computed."""
-    training = Training(mlp, 2)
+    training = Training(mlp, 4)
     training.run(training.feed(0, 7))
-    before, feed = training.values(), training.feed(1, 5)
+    before, feed = training.values(), training.feed(1, 7)
     feed["y"][-1] = 77
     try:
         training.run(feed)
@@ -90,14 +91,12 @@ def check_a_bad_label_of_a_share_leaves_the_state() -> None:
     else:
         raise AssertionError("a label out of range was taken")
     assert_same(training.values(), before, 0)
-    training.run(training.feed(1, 5))
+    training.run(training.feed(1, 7))
     assert ways(training) == ["staged"]
 
 
 def check_what_cannot_be_staged_is_written_for_one_device() -> None:
     """Batches normalised over all devices are one batch."""
-    from tests.parallel.nets import conv_bn
-
     training = Training(conv_bn, 2, sync_batch_norm=True)
     training.run(training.feed(0, 7))
     assert ways(training) == ["together"]
