@@ -27,8 +27,9 @@ def noisy() -> Any:
     x, y = fluid.data("x", [None, 12], "float32"), fluid.data("y", [None, 1], "int64")
     hidden = layers.dropout(layers.fc(x, 16, act="relu", param_attr="w0", bias_attr="b0"), 0.5)
     loss = layers.mean(layers.cross_entropy(layers.fc(hidden, 5, act="softmax", param_attr="w1", bias_attr="b1"), y))
-    fluid.optimizer.Adam(0.05).minimize(loss)
-    return loss, mlp_feed, [hidden]
+    rate, clip = layers.exponential_decay(0.05, 2, 0.5), fluid.clip.GradientClipByGlobalNorm(0.05)
+    fluid.optimizer.Adam(rate, grad_clip=clip).minimize(loss)
+    return loss, mlp_feed, [hidden, rate]
 
 
 def mlp_feed(step: int, n: int = 8) -> dict[str, Any]:
