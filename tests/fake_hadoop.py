@@ -11,7 +11,7 @@ FAKE = """#!{python} -S
 import os, shutil, sys
 root, log = {root!r}, {log!r}
 here = lambda path: root + path
-copy_tree = lambda a, b: shutil.copytree(a, b + "/" + os.path.basename(a))
+copy_tree = lambda a, b: shutil.copytree(a, b + "/" + os.path.basename(a) if os.path.isdir(b) else b)
 words = [w for w in sys.argv[1:] if not w.startswith("-D")]
 with open(log, "a") as out:
     out.write(repr(sys.argv[1:]) + "\\n")
@@ -27,8 +27,7 @@ elif command == "-cat":
 elif command == "-put":
     (copy_tree if os.path.isdir(paths[0]) else shutil.copy)(paths[0], here(paths[1]))
 elif command == "-get":
-    shutil.copytree(here(paths[0]), paths[1] + "/" + os.path.basename(paths[0])) if os.path.isdir(here(paths[0])) \\
-        else shutil.copy(here(paths[0]), paths[1])
+    (copy_tree if os.path.isdir(here(paths[0])) else shutil.copy)(here(paths[0]), paths[1])
 elif command == "-rm":
     shutil.rmtree(here(paths[0])) if "-r" in options else os.remove(here(paths[0]))
 elif command == "-mv":

@@ -32,7 +32,7 @@ class DistributeTranspilerConfig:
         min_block_size: minimum number of elements in a block; at least 8192.
         enable_dc_asgd: whether servers compensate for delayed gradients; asynchronous modes only.
         mode: ``pserver``, ``nccl2`` or ``collective``.
-        print_log: accepted but ignored: programs can be printed.
+        print_log: whether this process's transpilers print the parameters and the servers' ops that they find.
         wait_port: whether to wait until the others are listening.
         half_async, completely_not_async: see fleet's strategies: gradients are sent by a communicator, which waits.
         geo_sgd_mode, geo_sgd_need_push_nums: trainers optimise locally, and send changes every so many steps.

@@ -24,6 +24,19 @@ from fluidjax.transpiler.server_table import Prefetched
 from fluidjax.transpiler.slicing import VarBlock, same_or_split_var, slice_variable
 from fluidjax.transpiler.state import add_states, check_optimizers
 from fluidjax.transpiler.tables import TrainerTable
+from fluidjax.transpiler.terms import (  # noqa: F401 - scripts find these here, as in Fluid
+    CLIP_OP_NAME_SCOPE,
+    DIST_OP_ROLE_ATTR_VALUE,
+    LOOKUP_TABLE_GRAD_TYPE,
+    LOOKUP_TABLE_TYPE,
+    LR_SCHED_OP_ROLE_ATTR_VALUE,
+    OP_NAME_SCOPE,
+    OP_ROLE_VAR_ATTR_NAME,
+    OPT_OP_ROLE_ATTR_VALUE,
+    RPC_OP_ROLE_ATTR_NAME,
+    RPC_OP_ROLE_ATTR_VALUE,
+    op_role_attr_name,
+)
 from fluidjax.transpiler.trainer import TrainerWriter
 from fluidjax.transpiler.trainer_startup import strip_trainer, write_startup
 
@@ -36,6 +49,14 @@ __all__ = [
     "same_or_split_var",
     "slice_variable",
 ]
+
+PRINT_LOG = False  # set by the first transpiler whose config has print_log
+
+
+def log(*args: Any) -> None:
+    """Print a step of the transpiler, if PRINT_LOG."""
+    if PRINT_LOG:
+        print(args)
 
 
 class DistributeTranspiler:
@@ -65,6 +86,9 @@ class DistributeTranspiler:
     def __init__(self, config: DistributeTranspilerConfig | None = None) -> None:
         self.config = DistributeTranspilerConfig() if config is None else config
         self._set_server_config()
+        if self.config.print_log:
+            global PRINT_LOG
+            PRINT_LOG = True
         if self.config.split_method is None:
             self.config.split_method = RoundRobin
         self.distributed_mode = self._mode()
@@ -163,6 +187,8 @@ class DistributeTranspiler:
             sync_mode,
         )
         self.params_grads, self.optimize_ops = self._job.params_grads, self._job.optimizing
+        for param, grad in self.params_grads:
+            log("adding param_grad pair: ", param.name, grad.name)
         self.table_name = self._job.table
         self.has_distributed_lookup_table = self.table_name is not None
 
@@ -224,6 +250,8 @@ class DistributeTranspiler:
         writer = ServerWriter(self._job, self._layout, endpoint, self._prefetched)
         attrs: dict[str, Any] = {"distributed_mode": self.distributed_mode, **self.server_config.attributes()}
         self.pserver_program = writer.write(attrs)
+        for op in (op for block in self.pserver_program.blocks[1:] for op in block.ops):
+            log("append opt op: ", op.type, op.input_arg_names)
         self._copies = writer.copies
         return self.pserver_program
 

@@ -7,10 +7,19 @@ from typing import Any
 from fluidjax.base.enums import VarType
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
 from fluidjax.transpiler.config import DistributedMode, DistributeTranspilerConfig
+from fluidjax.transpiler.config import ServerRuntimeConfig as ServerRuntimeConfig
+from fluidjax.transpiler.details import VarsDistributed as VarsDistributed
+from fluidjax.transpiler.details import delete_ops as delete_ops
 from fluidjax.transpiler.details import wait_server_ready
 from fluidjax.transpiler.distribute_transpiler import DistributeTranspiler
 from fluidjax.transpiler.job import endpoints_of, is_sparse, overview_of
+from fluidjax.transpiler.ps_dispatcher import PSDispatcher as PSDispatcher
+from fluidjax.transpiler.ps_dispatcher import RoundRobin as RoundRobin
 from fluidjax.transpiler.slicing import create_blocks, sections, slice_variable
+from fluidjax.transpiler.slicing import same_or_split_var as same_or_split_var
+from fluidjax.transpiler.terms import RPC_OP_ROLE_ATTR_NAME as RPC_OP_ROLE_ATTR_NAME
+from fluidjax.transpiler.terms import RPC_OP_ROLE_ATTR_VALUE as RPC_OP_ROLE_ATTR_VALUE
+from fluidjax.transpiler.terms import op_role_attr_name as op_role_attr_name
 from fluidjax.transpiler.trainer_startup import write_startup
 
 

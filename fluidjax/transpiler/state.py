@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Operator
@@ -65,7 +66,7 @@ def add_states(job: Job, overview: VarsDistributed) -> None:
 def _add_state(job: Job, overview: VarsDistributed, op: Operator, slot: str, part: VarDistributed) -> None:
     whole = job.main.global_block().var(op.input(slot)[0])
     shape = state_shape(op, slot, whole.shape, part.slice.shape)
-    settings = {"origin_var": whole, "vtype": "Optimizer", "endpoint": part.endpoint}
+    settings: dict[str, Any] = {"origin_var": whole, "vtype": "Optimizer", "endpoint": part.endpoint}
     if tuple(shape) == tuple(part.slice.shape):
         own = VarStruct(whole.name, shape, whole.dtype, whole.type, whole.lod_level, whole.persistable)
         overview.add_distributed_var(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -67,3 +70,47 @@ def test_lists_of_a_program(main: fluid.Program, tmp_path: Path) -> None:
 def test_a_drawing(main: fluid.Program, tmp_path: Path) -> None:
     utils.graphviz(main.global_block(), str(tmp_path), "net")
     assert "mul" in (tmp_path / "net.dot").read_text()
+
+
+def test_variables_as_files(tmp_path: Path, rng: Any) -> None:
+    value = rng.random((2, 3), "float32")
+    utils.save_var(value, "v", [3], "float32", str(tmp_path / "v"))
+    assert (tmp_path / "v").read_bytes()[-24:] == value.tobytes()
+    np.testing.assert_array_equal(utils.load_var("v", [3], "float32", str(tmp_path / "v"))[0], value)
+
+
+def test_batches_of_a_file_of_numbers(tmp_path: Path) -> None:
+    """What 1.8.5 returns: whole batches of each line."""
+    (tmp_path / "f").write_text("1 2 3 4 5 6 7\n8 9 10 11\n")
+    one, two = utils.reader(2, str(tmp_path / "f"), 1), utils.feed_gen(1, [[2, 2]], [str(tmp_path / "f")])[0]
+    assert [b.tolist() for b in one] == [[[1], [2]], [[3], [4]], [[5], [6]], [[8], [9]], [[10], [11]]]
+    assert [b.tolist() for b in two] == [[[[1, 2], [3, 4]]], [[[8, 9], [10, 11]]]]
+
+
+def test_ops_that_pruning_should_remove(caplog: pytest.LogCaptureFixture) -> None:
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        for _ in range(2):
+            fluid.layers.embedding(fluid.layers.data("i", [1], dtype="int64"), [4, 2])
+    utils.check_not_expected_ops(program)
+    assert [r.getMessage() for r in caplog.records] == [
+        "there is a lookup_table in the program; look at how it was pruned"
+    ]
+
+
+def test_a_saved_model_whose_parameters_have_other_shapes(main: fluid.Program, tmp_path: Path) -> None:
+    feeds = SimpleNamespace(feeded_vars_names=["x"], feeded_vars_dims=[3], feeded_vars_types=["float32"])
+    feeds.feeded_vars_filelist = None
+    fetches, names = SimpleNamespace(fetch_vars_names=None), (str(tmp_path), "__model__", False, 2)
+    with fluid.program_guard(main, fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        executor = fluid.Executor(fluid.CPUPlace())
+        for name, shape in (("w", (3, 2)), ("b", (2,))):
+            fluid.global_scope().var(name).get_tensor().set(np.zeros(shape, "float32"), fluid.CPUPlace())
+        out = main.global_block().var("fc_0.tmp_1")
+        fluid.io.save_inference_model(str(tmp_path), ["x"], [out], executor, main, "__model__", "params")
+    held = [main.global_block().var("w")]
+    [found] = utils.try_load_model_vars(*names, feeds, fetches, "params", held)
+    assert found.shape == (2, 2)
+    held[0].desc.set_shape([3, 4])
+    with pytest.raises(RuntimeError, match="parameter 'w' does not fit"):
+        utils.try_load_model_vars(*names, feeds, fetches, "params", held)

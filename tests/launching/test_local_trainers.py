@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fluidjax.paddle.distributed import cloud_utils, launch, utils
+from fluidjax.paddle.distributed import cloud_utils, launch, launch_ps, utils
 
 MACHINES = [["a:1", "a:2"], ["b:1", "b:2"]]
 
@@ -107,3 +107,27 @@ def test_devices_and_the_cluster_of_a_command_line(monkeypatch: pytest.MonkeyPat
     assert found(cluster_node_ips="b", use_paddlecloud=True) == ["b:6070", "b:6071"]
     with pytest.raises(ValueError, match="name this machine there"):
         found(node_ip="c")
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # no process computes beside a launcher
+def test_servers_and_workers_from_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time; print(os.environ['TRAINING_ROLE'])\nos.environ.get('PADDLE_TRAINER_ID') or time.sleep(600)"
+    )
+    args = launch_ps.parse_args(["--server_num", "1", "--log_dir", str(tmp_path), str(script)])
+    assert (args.worker_num, args.start_port, args.training_script_args) == (2, 6170, [])
+    assert launch_ps.start_procs(args) == 0
+    assert [(tmp_path / f"workerlog.{i}").read_text() for i in range(2)] == ["TRAINER\n"] * 2
+    assert capsys.readouterr().out.splitlines()[-1] == "all parameter server are killed"
+
+
+def test_members_as_text() -> None:
+    """The texts of 1.8.5."""
+    cluster, pod = utils.get_cluster(["a"], "a", [["a:1"]], ["0"])
+    text = "rank:0 id:None addr:a port:None visible_gpu:[] trainers:[\"gpu:['0'] endpoint:a:1 rank:0\"]"
+    assert str(pod) == text and pod.parse_response([]) is None
+    assert str(cluster) == f"job_server:None pods:{[text]} job_stage_flag:None hdfs:None"
+    assert (
+        str(utils.Hdfs("u", "n", "p")) == "hdfs_ugi:u hdfs_name:n hdfs_pathp" and str(utils.JobServer("b:2")) == "b:2"
+    )

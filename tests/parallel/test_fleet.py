@@ -62,6 +62,8 @@ def test_an_empty_folder_has_no_checkpoint(alone: Any, tmp_path: Path) -> None:
 
 
 def test_settings_that_contradict_each_other(alone: Any) -> None:
+    with pytest.raises(ValueError, match="can not use SGD when you set DistStrategy.use_amp as True"):
+        CollectiveOptimizer(fluid.optimizer.SGD(0.1)).raiseOptimizeError("use_amp", "SGD")
     strategy = DistributedStrategy()
     strategy.forward_recompute = True
     with pytest.raises(ValueError, match="please set strategy.recompute_checkpoints"):

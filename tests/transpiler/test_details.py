@@ -116,3 +116,38 @@ def test_what_a_distributed_table_is_used_for():
     assert [var.name for var in tables.find_distributed_lookup_table_outputs(program, "table")] == [
         row.name for row in rows
     ]
+
+
+def test_names_of_the_transpilers_modules():
+    """As 1.8.5 has them."""
+    from fluidjax.transpiler import distribute_transpiler, geo_sgd_transpiler
+
+    found = {name: getattr(distribute_transpiler, name) for name in dir(distribute_transpiler) if name.isupper()}
+    assert {name: int(v) for name, v in found.items() if name.endswith("ATTR_VALUE")} == {
+        "DIST_OP_ROLE_ATTR_VALUE": 8, "LR_SCHED_OP_ROLE_ATTR_VALUE": 16, "OPT_OP_ROLE_ATTR_VALUE": 2,
+        "RPC_OP_ROLE_ATTR_VALUE": 4,
+    }  # fmt: skip
+    assert found["LOOKUP_TABLE_GRAD_TYPE"] == [f"{kind}_grad" for kind in found["LOOKUP_TABLE_TYPE"]]
+    assert (found["OP_NAME_SCOPE"], found["CLIP_OP_NAME_SCOPE"]) == ("op_namescope", "@CLIP")
+    assert found["OP_ROLE_VAR_ATTR_NAME"] == "op_role_var" and geo_sgd_transpiler.op_role_attr_name == "op_role"
+    assert geo_sgd_transpiler.RoundRobin is distribute_transpiler.RoundRobin
+    assert details.get_indent_space(2) == 8 * " "
+
+
+def test_steps_are_printed_where_asked(monkeypatch, capsys):
+    from fluidjax.transpiler import distribute_transpiler
+
+    monkeypatch.setattr(distribute_transpiler, "PRINT_LOG", False)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [2, 2]), 1, param_attr="w", bias_attr=False))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    for printed in (False, True):
+        config = fluid.DistributeTranspilerConfig()
+        config.print_log = printed
+        transpiler = fluid.DistributeTranspiler(config)
+        transpiler.transpile(0, main.clone(), "127.0.0.1:6174", 2, startup_program=startup.clone())
+        transpiler.get_pserver_program("127.0.0.1:6174")
+        lines = capsys.readouterr().out.splitlines()
+        assert bool(lines) == printed
+    assert lines[0] == "('adding param_grad pair: ', 'w', 'w@GRAD')" and "('append opt op: ', 'sgd'" in lines[-1]

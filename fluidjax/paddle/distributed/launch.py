@@ -18,6 +18,7 @@ from fluidjax.paddle.distributed.utils import (  # noqa: F401 - scripts import a
     Pod,
     Trainer,
     TrainerProc,
+    add_arguments,
     find_free_ports,
     get_cluster,
     get_host_name_ip,
@@ -37,8 +38,9 @@ def truth(text: str) -> bool:
     return text.lower() in ("true", "t", "1", "yes")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare Fluid's arguments, and those about restarts."""
+def _parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Fluid's arguments and those about restarts, of the command line unless others are given."""
+    parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--cluster_node_ips", default="127.0.0.1", help="addresses of all machines, with commas")
     add("--node_ip", default="127.0.0.1", help="this machine's address")
@@ -51,32 +53,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max_restarts", type=int, default=0, help="how often all are started again when one of them has failed")
     add("training_script", help="the script that every process runs")
     add("training_script_args", nargs=argparse.REMAINDER)
+    return parser.parse_args(arguments)
 
 
-def print_arguments(options: argparse.Namespace) -> None:
+def _print_arguments(args: argparse.Namespace) -> None:
     """Print the arguments, by name."""
     print(_RULE[0])
-    for name, value in sorted(vars(options).items()):
+    for name, value in sorted(vars(args).items()):
         print(f"{name}: {value}")
     print(_RULE[1], flush=True)
 
 
-def launch(options: argparse.Namespace) -> int:
+def launch(args: argparse.Namespace) -> int:
     """Run the processes of this machine to their end: returns 0, or 1 if one failed too often.
 
     Raises ValueError if this machine is not part of the cluster, or has no devices.
     """
-    if options.print_config:
-        print_arguments(options)
-    devices = get_gpus(options.selected_gpus)
-    command = [*COMMAND, options.training_script, *options.training_script_args]
+    if args.print_config:
+        _print_arguments(args)
+    devices = get_gpus(args.selected_gpus)
+    command = [*COMMAND, args.training_script, *args.training_script_args]
 
     def members() -> list[jobs.Member]:
-        cluster, pod = _cluster(options, devices)
+        cluster, pod = _cluster(args, devices)
         first = pod.trainers[0].rank or 0
         return roles.workers(command, list(map(str, cluster.trainers_endpoints())), first, list(map(str, devices)))
 
-    return jobs.run(members, log_dir=options.log_dir, restarts=options.max_restarts)
+    return jobs.run(members, log_dir=args.log_dir, restarts=args.max_restarts)
 
 
 def _cluster(options: argparse.Namespace, devices: list[Any]) -> tuple[Cluster, Pod]:
@@ -131,9 +134,7 @@ def get_gpus(selected_gpus: str | None) -> list[Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of ``python -m fluidjax.paddle.distributed.launch``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    return launch(parser.parse_args(arguments))
+    return launch(_parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from fluidjax.launching import jobs, roles
 from fluidjax.paddle.distributed.launch import COMMAND, truth
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare Fluid's arguments, and those about restarts."""
+def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Fluid's arguments and those about restarts, of the command line unless others are given."""
+    parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--cluster_node_ips", default="127.0.0.1", help="accepted; all processes are of this machine")
     add("--node_ip", default="127.0.0.1", help="this machine's address")
@@ -24,30 +25,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max_restarts", type=int, default=0, help="how often all are started again when one of them has failed")
     add("training_script", help="the script that every process runs")
     add("training_script_args", nargs=argparse.REMAINDER)
+    return parser.parse_args(arguments)
 
 
-def launch(options: argparse.Namespace) -> int:
+def start_procs(args: argparse.Namespace) -> int:
     """Run servers and workers until all workers have ended: returns 0, or 1 if a process failed too often."""
-    ports = range(options.start_port, options.start_port + options.server_num)
-    servers = options.endpoints.split(",") if options.endpoints else [f"{options.node_ip}:{p}" for p in ports]
-    command = [*COMMAND, options.training_script, *options.training_script_args]
+    ports = range(args.start_port, args.start_port + args.server_num)
+    servers = args.endpoints.split(",") if args.endpoints else [f"{args.node_ip}:{p}" for p in ports]
+    command = [*COMMAND, args.training_script, *args.training_script_args]
 
     def members() -> list[jobs.Member]:
-        return roles.servers_and_workers(command, servers, options.worker_num)
+        return roles.servers_and_workers(command, servers, args.worker_num)
 
-    code = jobs.run(members, log_dir=options.log_dir or None, restarts=options.max_restarts)
+    code = jobs.run(members, log_dir=args.log_dir or None, restarts=args.max_restarts)
     if not code:
         print("all workers exit, going to finish parameter server")
         print("all parameter server are killed")
     return code
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of ``python -m fluidjax.paddle.distributed.launch_ps``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    return launch(parser.parse_args(arguments))
+def launch(arguments: Sequence[str] | None = None) -> int:
+    """Start what the command line says: ``python -m fluidjax.paddle.distributed.launch_ps``."""
+    return start_procs(parse_args(arguments))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch())

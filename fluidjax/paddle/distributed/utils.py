@@ -30,12 +30,18 @@ class Hdfs:
         """Whether all of it is known."""
         return None not in (self.hdfs_ugi, self.hdfs_name, self.hdfs_path)
 
+    def __str__(self) -> str:
+        return f"hdfs_ugi:{self.hdfs_ugi} hdfs_name:{self.hdfs_name} hdfs_path{self.hdfs_path}"
+
 
 @dataclass
 class JobServer:
     """Who tells a cluster of its members."""
 
     endpoint: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.endpoint)
 
 
 @dataclass
@@ -45,6 +51,9 @@ class Trainer:
     gpus: list[Any] = field(default_factory=list)
     endpoint: str | None = None
     rank: int | None = None
+
+    def __str__(self) -> str:
+        return f"gpu:{self.gpus} endpoint:{self.endpoint} rank:{self.rank}"
 
 
 @dataclass
@@ -63,6 +72,14 @@ class Pod:
         assert self.gpus, f"this pod {self} can't see any gpus: expected some; set its gpus"
         return ",".join(map(str, self.gpus))
 
+    def parse_response(self, res_pods: Any) -> None:
+        """Do nothing, as in Fluid: no server of a job's members answers yet."""
+
+    def __str__(self) -> str:
+        trainers = [str(trainer) for trainer in self.trainers]
+        where = f"rank:{self.rank} id:{self.id} addr:{self.addr} port:{self.port}"
+        return f"{where} visible_gpu:{self.gpus} trainers:{trainers}"
+
 
 class Cluster:
     """The machines of a job."""
@@ -79,6 +96,10 @@ class Cluster:
         return (self.pods, self.job_stage_flag) == (other.pods, other.job_stage_flag)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        pods = [str(pod) for pod in self.pods]
+        return f"job_server:{self.job_server} pods:{pods} job_stage_flag:{self.job_stage_flag} hdfs:{self.hdfs}"
 
     def update_pods(self, cluster: Cluster) -> None:
         """Take over another cluster's machines."""

@@ -8,6 +8,7 @@ from fluidjax.transpiler.details.program_utils import (
     delete_ops,
     find_op_by_input_arg,
     find_op_by_output_arg,
+    get_indent_space,
     op_to_code,
     program_to_code,
     variable_to_code,

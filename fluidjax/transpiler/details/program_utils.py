@@ -28,6 +28,11 @@ def find_op_by_output_arg(block: Block, arg_name: str, reverse: bool = False) ->
     return writers[-1 if reverse else 0] if writers else -1
 
 
+def get_indent_space(indent: int, space_num: int = 4) -> str:
+    """The spaces before a line of so many indents."""
+    return " " * (indent * space_num)
+
+
 def variable_to_code(var: Variable) -> str:
     """A one-line description of a variable."""
     text = f"{var.name} : fluid.{var.type}"
@@ -66,11 +71,11 @@ def block_to_code(block: Block, block_idx: int, fout: TextIO | None = None, skip
     """Print a block, its variables by name, then its ops, to ``fout`` or standard output."""
     print(f"{{ // block {block_idx}", file=fout)
     for _, var in sorted(block.vars.items()):
-        print("    " + variable_to_code(var), file=fout)
+        print(get_indent_space(1) + variable_to_code(var), file=fout)
     if block.vars:
         print(file=fout)
     for op in block.ops:
-        print("    " + op_to_code(op, skip_op_callstack), file=fout)
+        print(get_indent_space(1) + op_to_code(op, skip_op_callstack), file=fout)
     print("}", file=fout)
 
 

@@ -77,9 +77,18 @@ class VarsDistributed:
     def __init__(self) -> None:
         self.distributed_vars: list[VarDistributed] = []
 
-    def add_distributed_var(self, *args: Any, **kwargs: Any) -> None:
-        """Add a VarDistributed, given its arguments."""
-        self.distributed_vars.append(VarDistributed(*args, **kwargs))
+    def add_distributed_var(
+        self,
+        origin_var: Variable | VarStruct,
+        slice_var: Variable | VarStruct,
+        is_slice: bool | None = None,
+        block_id: int | None = None,
+        offset: int | None = None,
+        vtype: str | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        """Add a VarDistributed of these."""
+        self.distributed_vars.append(VarDistributed(origin_var, slice_var, is_slice, block_id, offset, vtype, endpoint))
 
     def get_distributed_var_by_slice(self, var_name: str) -> VarDistributed | None:
         """The part with that name; None if there is none."""

@@ -9,7 +9,9 @@ from fluidjax.base.places import CPUPlace
 from fluidjax.contrib.mixed_precision.decorator import OptimizerWithMixedPrecision
 from fluidjax.executor import Executor
 from fluidjax.incubate.fleet.base.mode import Mode
+from fluidjax.incubate.fleet.base.role_maker import MPISymetricRoleMaker as MPISymetricRoleMaker
 from fluidjax.incubate.fleet.base.role_maker import RoleMakerBase
+from fluidjax.incubate.fleet.base.role_maker import UserDefinedRoleMaker as UserDefinedRoleMaker
 from fluidjax.optimizer.base import Optimizer
 
 __all__ = ["DistributedOptimizer", "Fleet", "Mode"]

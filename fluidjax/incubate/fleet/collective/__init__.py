@@ -21,7 +21,7 @@ from fluidjax.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
 from fluidjax.incubate.fleet.base.mode import Mode
 from fluidjax.incubate.fleet.collective import checkpoints
 from fluidjax.incubate.fleet.collective.checkpoints import TrainStatus
-from fluidjax.incubate.fleet.collective.settling import check_wrapped, settle_rings
+from fluidjax.incubate.fleet.collective.settling import check_wrapped, refused, settle_rings
 from fluidjax.optimizer import RecomputeOptimizer
 from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 from fluidjax.transpiler.config import DistributeTranspilerConfig
@@ -167,11 +167,11 @@ class Collective(Fleet):
             path: the directory.
             train_status: the progress of the training.
             fs: its file system.
-            local_cache_path: accepted for compatibility with Fluid.
+            local_cache_path: where files are written that are to be uploaded.
             remain_all_checkpoint: whether to keep older checkpoints.
         """
         program = self._program(executor, main_program, "save_check_point")
-        checkpoints.save(executor, path, train_status, program, fs)
+        checkpoints.save(executor, path, train_status, program, fs, local_cache_path)
         if not remain_all_checkpoint:
             self.clean_redundant_check_points(path, fs=fs)
 
@@ -187,10 +187,11 @@ class Collective(Fleet):
     ) -> TrainStatus | None:
         """Load the latest checkpoint in a directory; returns its progress, or None if there is none.
 
+        ``local_cache_path`` is where trainer ``trainer_id`` keeps files that have to be downloaded.
         Raises AssertionError if there is none and ``ignore_empty`` is False, ValueError if it is corrupt.
         """
         program = self._program(executor, main_program, "load_check_point")
-        found = checkpoints.load(executor, path, program, fs)
+        found = checkpoints.load(executor, path, program, fs, local_cache_path, trainer_id)
         assert found is not None or ignore_empty, "Can't find checkpoint: expected one in the folder, found none"
         return found
 
@@ -284,6 +285,10 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         fleet.startup_program = startup
         fleet.main_program = main if strategy.mode == "collective" else _compiled(strategy, main, loss)
         return made
+
+    def raiseOptimizeError(self, strategy_name: str, optimize_name: str) -> None:
+        """Raise the ValueError of an optimizer that does already what a strategy asks for."""
+        raise refused(strategy_name, optimize_name)
 
     def _wrapped(self) -> Any:
         strategy, optimizer = self._strategy, cast(Any, self._optimizer)

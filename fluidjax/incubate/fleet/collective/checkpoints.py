@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from fluidjax import io
+from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 
 PREFIX, PARAMETERS, STATUS = "__paddle_fleet_checkpoint__", "_paddle_fleet_param__", "fleet_train_status"
 
@@ -51,25 +52,47 @@ def folder(path: str, number: int) -> str:
     return os.path.join(path, f"{PREFIX}.{number}")
 
 
-def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any) -> str:
-    """Save the next checkpoint, renamed into place once complete. Returns its directory."""
+def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any, cache: str) -> str:
+    """Save the next checkpoint, renamed into place once complete. Returns its directory.
+
+    Where files have to be uploaded, they are first written under the directory ``cache`` of this machine.
+    """
+    fs.mkdir(path)
     number = max(numbers(path, fs), default=-1) + 1
     partial = folder(path, number) + ".tmp"
     fs.delete(partial)
-    fs.mkdir(partial)
-    io.save_persistables(executor, partial, program, filename=PARAMETERS)
-    with open(os.path.join(partial, STATUS), "w") as file:
-        json.dump({"epoch_no": status.done}, file)
+    if not fs.need_upload_download():
+        _write(executor, partial, status, program)
+    else:
+        kept = folder(cache, number) + ".saved_cache"
+        _write(executor, kept, status, program)
+        fs.upload(kept, partial)
     fs.mv(partial, folder(path, number))
     return folder(path, number)
 
 
-def load(executor: Any, path: str, program: Any, fs: Any) -> TrainStatus | None:
-    """Load the latest checkpoint; None if there is none. Raises ValueError if it lacks the number of an epoch."""
+def _write(executor: Any, place: str, status: TrainStatus, program: Any) -> None:
+    os.makedirs(place, exist_ok=True)
+    io.save_persistables(executor, place, program, filename=PARAMETERS)
+    with open(os.path.join(place, STATUS), "w") as file:
+        json.dump({"epoch_no": status.done}, file)
+
+
+def load(executor: Any, path: str, program: Any, fs: Any, cache: str, trainer_id: int) -> TrainStatus | None:
+    """Load the latest checkpoint; None if there is none. Raises ValueError if it lacks the number of an epoch.
+
+    Where files have to be downloaded, each trainer has a copy of its own under the directory ``cache``.
+    """
     last = max(numbers(path, fs), default=None)
     if last is None:
         return None
-    with open(os.path.join(folder(path, last), STATUS)) as file:
+    place = folder(path, last)
+    if fs.need_upload_download():
+        place = f"{folder(cache, last)}.load_cache.{trainer_id}"
+        LocalFS().delete(place)
+        os.makedirs(cache, exist_ok=True)
+        fs.download(folder(path, last), place)
+    with open(os.path.join(place, STATUS)) as file:
         said = json.load(file)
     epoch = said.get("epoch_no") if isinstance(said, dict) else None
     if not isinstance(epoch, int) or epoch < 0:
@@ -77,5 +100,5 @@ def load(executor: Any, path: str, program: Any, fs: Any) -> TrainStatus | None:
             f"{folder(path, last)}/{STATUS}: expected the number of an epoch as epoch_no, found {said!r}; remove this"
             " checkpoint to go on from the one before"
         )
-    io.load_persistables(executor, folder(path, last), program, filename=PARAMETERS)
+    io.load_persistables(executor, place, program, filename=PARAMETERS)
     return TrainStatus(epoch)

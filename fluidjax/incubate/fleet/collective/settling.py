@@ -21,11 +21,14 @@ def check_wrapped(strategy: Any, optimizer: Any) -> None:
         _check_kind("mixed_precision", kind, ("OptimizerWithMixedPrecision", "DGCMomentumOptimizer"))
 
 
-def _check_kind(setting: str, kind: str, refused: tuple[str, ...]) -> None:
-    if kind in refused:
-        raise ValueError(
-            f"can not use {kind} when you set DistStrategy.{setting} as True: pass the optimizer within it"
-        )
+def _check_kind(setting: str, kind: str, kinds: tuple[str, ...]) -> None:
+    if kind in kinds:
+        raise refused(setting, kind)
+
+
+def refused(setting: str, kind: str) -> ValueError:
+    """What is raised where a strategy asks for what an optimizer does already, or cannot be made to do."""
+    return ValueError(f"can not use {kind} when you set DistStrategy.{setting} as True: pass the optimizer within it")
 
 
 def settle_rings(strategy: Any, endpoints: list[str]) -> None:

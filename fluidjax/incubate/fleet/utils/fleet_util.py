@@ -15,9 +15,10 @@ from fluidjax.base.unbuilt import NotBuiltError
 from fluidjax.executor import global_scope
 from fluidjax.framework import Program
 from fluidjax.incubate.fleet.parameter_server import pslib
-from fluidjax.incubate.fleet.parameter_server.distribute_transpiler import fleet as transpiled
+from fluidjax.incubate.fleet.parameter_server.distribute_transpiler import fleet as fleet_transpiler
 from fluidjax.incubate.fleet.utils import global_metrics, utils
 from fluidjax.incubate.fleet.utils.donefiles import Donefiles
+from fluidjax.incubate.fleet.utils.hdfs import HDFSClient as HDFSClient
 
 __all__ = ["FleetUtil"]
 
@@ -44,7 +45,7 @@ class FleetUtil(Donefiles):
     def __init__(self, mode: str = "pslib") -> None:
         if mode not in ("pslib", "transpiler"):
             raise ValueError(f'FleetUtil: expected mode "pslib" or "transpiler", received {mode!r}; pass one of them')
-        super().__init__(pslib.fleet if mode == "pslib" else transpiled)
+        super().__init__(pslib.fleet if mode == "pslib" else fleet_transpiler)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _MODELS_OF_PSLIB:

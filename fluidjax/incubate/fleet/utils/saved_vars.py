@@ -21,12 +21,20 @@ _logger = logging.getLogger(__name__)
 
 
 def try_saved(
-    folder: str, file: str, feed_config: Any, fetch_config: Any, batch_size: int, params_file: str | None
+    folder: str,
+    file: str,
+    feed_config: Any,
+    fetch_config: Any,
+    batch_size: int,
+    params_file: str | None,
+    params: Iterable[Variable] = (),
 ) -> list[Any]:
     """The results of a saved model's program for one batch, in a scope of its own; see check_saved_vars_try_dump."""
-    with scope_guard(Scope()):
+    scope = Scope()
+    with scope_guard(scope):
         executor = Executor(CPUPlace())
         program, fed, targets = io.load_inference_model(folder, executor, file, params_file)
+        check_shapes(params, scope)
         targets = _wanted(program, targets, fetch_config.fetch_vars_names)
         feeds = [_fed(program, *facts) for facts in _facts(feed_config)]
         _say_where_they_differ("feed", fed, [var.name for var in feeds])
@@ -103,20 +111,40 @@ def _random(var: Variable, kind: str, batch_size: int) -> Any:
     return tensor
 
 
+def check_shapes(params: Iterable[Variable], scope: Scope) -> None:
+    """RuntimeError if a loaded parameter has not the shape that a program gives it, AssertionError if there is none."""
+    for param in params:
+        held = scope.find_var(param.name)
+        assert held is not None, f"{param.name} was not loaded: expected it in the model's files; save it again"
+        shape = tuple(held.get_tensor().shape())
+        if shape != tuple(param.shape):
+            raise RuntimeError(
+                explain(
+                    f"the shape of parameter {param.name!r} does not fit the program",
+                    str(tuple(param.shape)),
+                    f"{shape} in its file",
+                    "save the parameters of this program",
+                )
+            )
+
+
 def _from_files(feeds: list[Variable], config: Any, batch_size: int) -> Any:
     """All batches of the files at once, as Fluid feeds them; a variable of sequences gets one."""
-    batches = [
-        _batches(file, var.shape[1:], batch_size) for var, file in zip(feeds, config.feeded_vars_filelist, strict=True)
-    ]
+    batches = feed_gen(batch_size, [var.shape[1:] for var in feeds], config.feeded_vars_filelist)
     return DataFeeder(feeds, CPUPlace()).feed([batches])
 
 
-def _batches(file: str, dims: Iterable[int], batch_size: int) -> list[Any]:
-    """The batches of each line of numbers, dropping a remainder."""
-    shape = (batch_size, *dims)
+def feed_gen(batch_size: int, feeded_vars_dims: Any, feeded_vars_filelist: Iterable[str]) -> list[list[Any]]:
+    """The batches of each file, by ``reader``; the dims of an example are given for each."""
+    return [reader(batch_size, file, dims) for file, dims in zip(feeded_vars_filelist, feeded_vars_dims, strict=False)]
+
+
+def reader(batch_size: int, fn: str, dim: int | Iterable[int]) -> list[Any]:
+    """The batches in a file, of shape [batch_size, *dim], dropping a remainder of each line of numbers."""
+    shape = (batch_size, *([dim] if isinstance(dim, int) else dim))
     size = int(np.prod(shape))
     found = []
-    with open(file) as lines:
+    with open(fn) as lines:
         for line in lines:
             values = np.array(line.split(), float)
             found += [values[i : i + size].reshape(shape) for i in range(0, len(values) - size + 1, size)]

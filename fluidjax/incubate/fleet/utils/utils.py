@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,14 @@ from google.protobuf import text_format
 from fluidjax import debugger, io
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
-from fluidjax.framework import Block, Program, Variable
+from fluidjax.base.places import CPUPlace
+from fluidjax.executor import Executor
+from fluidjax.framework import Block, Program, Variable, program_guard
 from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.incubate.fleet.utils.saved_vars import feed_gen as feed_gen
+from fluidjax.incubate.fleet.utils.saved_vars import reader as reader
 from fluidjax.incubate.fleet.utils.saved_vars import try_saved
+from fluidjax.layers import data
 
 __all__ = [
     "load_program", "save_program", "program_type_trans", "check_saved_vars_try_dump", "parse_program",
@@ -23,7 +28,10 @@ __all__ = [
 ]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
-_HANDED = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST)
+
+persistable_vars_out_fn, all_vars_out_fn, ops_out_fn = "vars_persistable.log", "vars_all.log", "ops.log"
+feed_fetch_type_list = [VarType.FEED_MINIBATCH, VarType.FETCH_LIST]
+not_expected_op_types = ["lookup_table"]
 
 
 def load_program(model_filename: str, is_text: bool = False) -> Program:
@@ -31,8 +39,17 @@ def load_program(model_filename: str, is_text: bool = False) -> Program:
 
     Raises ValueError if the text is not a ProgramDesc.
     """
-    data = Path(model_filename).read_bytes()
-    return Program.parse_from_string(_parsed(data.decode(), model_filename) if is_text else data)
+    return load_program_text(model_filename) if is_text else load_program_binary(model_filename)
+
+
+def load_program_binary(model_filename: str) -> Program:
+    """Load a program from a serialised ProgramDesc."""
+    return Program.parse_from_string(Path(model_filename).read_bytes())
+
+
+def load_program_text(model_filename: str) -> Program:
+    """Load a program from the text of a ProgramDesc. Raises ValueError if it is none."""
+    return Program.parse_from_string(_parsed(Path(model_filename).read_text(), model_filename))
 
 
 def _parsed(text: str, file: str) -> bytes:
@@ -70,7 +87,7 @@ def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool
     Variables missing from the training program are logged but accepted, as in Fluid.
     """
     known = train_prog.global_block().vars
-    held = [var for var in _persistable(pruned_prog) if var.type not in _HANDED]
+    held = [var for var in _persistable(pruned_prog) if var.type not in feed_fetch_type_list]
     for name in (var.name for var in held if var.name not in known):
         _logger.error("there is no variable %r in the program that was trained; look at how it was pruned", name)
     differ = [var for var in held if var.name in known and _facts(var) != _facts(known[var.name])]
@@ -117,10 +134,70 @@ def check_saved_vars_try_dump(
         RuntimeError: the shape of a feed does.
     """
     program = load_program(os.path.join(dump_dir, dump_prog_fn), is_text_dump_program)
-    if any(op.type == "lookup_table" for op in program.global_block().ops):
-        _logger.warning("there is a lookup_table in the program; look at how it was pruned")
+    check_not_expected_ops(program)
+    return try_load_model_vars(
+        dump_dir,
+        dump_prog_fn,
+        is_text_dump_program,
+        batch_size,
+        feed_config,
+        fetch_config,
+        save_filename,
+        _persistable(program),
+    )
+
+
+def check_not_expected_ops(prog: Program) -> None:
+    """Log a warning for each kind of op that a pruned program should not have: ``not_expected_op_types``."""
+    for kind in sorted({op.type for op in prog.global_block().ops} & set(not_expected_op_types)):
+        _logger.warning("there is a %s in the program; look at how it was pruned", kind)
+
+
+def try_load_model_vars(
+    dump_dir: str,
+    dump_prog_fn: str,
+    is_text_dump_program: bool,
+    batch_size: int,
+    feed_config: Any,
+    fetch_config: Any,
+    save_filename: str | None,
+    saved_params: Iterable[Variable],
+) -> list[Any]:
+    """Load a saved model, compare the shapes of its parameters with those of some variables, and run it once.
+
+    For arguments, results and errors see ``check_saved_vars_try_dump``; ``saved_params`` are the variables.
+    """
     name = program_type_trans(dump_dir, dump_prog_fn, True) if is_text_dump_program else dump_prog_fn
-    return try_saved(dump_dir, name, feed_config, fetch_config, batch_size, save_filename)
+    params = [var for var in saved_params if var.type not in feed_fetch_type_list]
+    return try_saved(dump_dir, name, feed_config, fetch_config, batch_size, save_filename, params)
+
+
+def append_save_op(block: Block, var: Variable, path: str) -> None:
+    """Let a block save a variable to a file."""
+    block.append_op(type="save", inputs={"X": [var]}, outputs={}, attrs={"file_path": path})
+
+
+def append_load_op(block: Block, var: Variable, path: str) -> None:
+    """Let a block load a variable from a file."""
+    block.append_op(type="load", inputs={}, outputs={"Out": [var]}, attrs={"file_path": path})
+
+
+def save_var(np_array: Any, var_name: str, shape_list: Sequence[int], dtype: Any, save_path: str) -> None:
+    """Save an array to a file, in the format of variables; the shape is that of one example."""
+    program = Program()
+    with program_guard(program):
+        var = data(var_name, shape=shape_list, dtype=dtype)
+        append_save_op(program.global_block(), var, save_path)
+        Executor(CPUPlace()).run(feed={var_name: np_array}, fetch_list=[])
+
+
+def load_var(var_name: str, shape_list: Sequence[int], dtype: Any, save_path: str) -> list[Any]:
+    """[the array that ``save_var`` saved to a file]."""
+    program = Program()
+    with program_guard(program):
+        var = data(var_name, shape=shape_list, dtype=dtype)
+        append_load_op(program.global_block(), var, save_path)
+        return Executor(CPUPlace()).run(feed={}, fetch_list=[var])
 
 
 def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> None:
@@ -132,9 +209,9 @@ def graphviz(block: Block, output_dir: str = "", filename: str = "debug") -> Non
 
 def parse_program(program: Program, output_dir: str) -> None:
     """List a program in ``output_dir``: vars_persistable.log, vars_all.log and ops.log, one dict per line."""
-    _list(output_dir, "vars_persistable.log", "persistable vars", map(_persistable_facts, _persistable(program)))
-    _list(output_dir, "vars_all.log", "all vars", map(_variable_facts, program.list_vars()))
-    _list(output_dir, "ops.log", "ops", map(_op_facts, program.global_block().ops))
+    _list(output_dir, persistable_vars_out_fn, "persistable vars", map(_persistable_facts, _persistable(program)))
+    _list(output_dir, all_vars_out_fn, "all vars", map(_variable_facts, program.list_vars()))
+    _list(output_dir, ops_out_fn, "ops", map(_op_facts, program.global_block().ops))
 
 
 def _list(folder: str, name: str, title: str, lines: Iterable[dict[str, Any]]) -> None:
@@ -142,13 +219,13 @@ def _list(folder: str, name: str, title: str, lines: Iterable[dict[str, Any]]) -
 
 
 def _variable_facts(var: Variable) -> dict[str, Any]:
-    if var.type in _HANDED:
+    if var.type in feed_fetch_type_list:
         return {"name": var.name, "type": str(var.type)}
     return {"name": var.name, "shape": str(var.shape), "lod_level": int(var.lod_level), "dtype": str(var.dtype)}
 
 
 def _persistable_facts(var: Variable) -> dict[str, Any]:
-    if var.type in _HANDED:
+    if var.type in feed_fetch_type_list:
         return _variable_facts(var)
     return {**_variable_facts(var), "type": str(var.type)}
 

@@ -1,0 +1,5 @@
+"""A fleet of pslib's servers before ``fluid.incubate``."""
+
+from fluidjax.base.unbuilt import unbuilt
+
+Fleet = unbuilt(__name__, "Fleet")
