@@ -76,7 +76,8 @@ fuzz: $(VENV)/.with-test
 TIMES ?= 20
 kills: $(VENV)/.with-test
 	$(PY) -m tools.kills --job trainers --times $(TIMES)
-	$(PY) -m tools.kills --job servers --times $(TIMES)
+	for mode in async half_async geo; do for victim in server trainer; do \
+	$(PY) -m tools.kills --job servers --times $(TIMES) --mode $$mode --victim $$victim || exit 1; done; done
 
 # The site, in build/site; a broken link, a bad docstring or a misspelt word fails.
 docs: $(VENV)/.with-docs

@@ -1,14 +1,15 @@
 """Kill processes of jobs at random moments, and see that the jobs end as if nobody had.
 
-``python -m tools.kills [--job trainers|servers] [--times 20] [--seed 0] [--workers 2]``
+``python -m tools.kills [--job trainers|servers] [--times 20] [--seed 0] [--workers 2]``, for servers also
+``[--mode async|half_async|geo] [--victim server|trainer]``
 
 ``trainers``: ``fluidjax launch`` starts ``tests/launching/train.py`` with a folder for checkpoints. After a part of the
 time that the uninterrupted job took, one of its processes gets SIGKILL. The job has to end with the bits of the
 uninterrupted one, at most 30 s after three times the usual, and without a process left over.
 
-``servers``: two trainers and a server of ``tests/distributed/script.py`` in async mode. At a step of trainer 0 the
-server or trainer 1 gets SIGKILL; the server is started again, from its last checkpoint. Trainer 0 has to make all its
-steps, its loss has to fall, and all have to end.
+``servers``: two trainers and two servers of ``tests/distributed/fleet_script.py`` in one of these modes. Some
+milliseconds after a step of trainer 0 a server or trainer, as told, gets SIGKILL; a server is started again, from its
+last checkpoint. The other trainers have to make all their steps, their loss has to fall, and all have to end.
 
 Prints a line for each; ends with 1 where one failed. Moments and processes are drawn from the seed.
 """
@@ -31,6 +32,8 @@ from tests.distributed.processes import Processes
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "launching" / "train.py"
+FLEET = ROOT / "tests" / "distributed" / "fleet_script.py"
+STEPS = 60
 PATIENCE = 30.0
 FAULT = "WRONG: "
 
@@ -110,29 +113,34 @@ def trainers(folder: Path, draw: random.Random, usual: float, whole: list[dict[s
     return f"{who} killed after {moment:.1f} s: " + (f"{FAULT}{found}" if found else "same bits")
 
 
-def servers(folder: Path, draw: random.Random) -> str:
-    """One job of a server that loses it, or a trainer: what happened, with what is wrong after FAULT."""
-    job = Processes(folder, 1, 2, MODE="async", STEPS="60", PAUSE="0.03", FLAGS_rpc_deadline="30000")
-    moment, victim = draw.randrange(1, 55), draw.choice(["server_0", "trainer_1"])
+def servers(folder: Path, draw: random.Random, mode: str, kind: str) -> str:
+    """One job of two servers that loses one, or a trainer: what happened, with what is wrong after FAULT."""
+    (folder / "models").mkdir()
+    command = [str(FLEET), str(folder), mode, str(STEPS)]
+    job = Processes(folder, 2, 2, command, PAUSE="0.03", FLAGS_rpc_deadline="30000")
+    moment, later, victim = draw.randrange(1, STEPS - 5), draw.random() * 0.05, f"{kind}_{draw.randrange(2)}"
+    names = ["trainer_0", "trainer_1", "server_0", "server_1"]
     try:
-        for name in ("server_0", "trainer_0", "trainer_1"):
+        for name in names:
             job.start(name)
         job.wait(lambda: len(job.losses("trainer_0")) >= moment)
+        time.sleep(later)
         job.kill(victim)
-        if victim == "server_0":
+        if kind == "server":
             job.start(victim)
-        left = [name for name in ("trainer_0", "trainer_1", "server_0") if name != victim or name == "server_0"]
-        codes = {name: job.end(name) for name in left}
-        losses = job.losses("trainer_0")
-        right = not any(codes.values()) and len(losses) == 60 and np.mean(losses[-10:]) < np.mean(losses[:10])
-        end = (
-            "trained on" if right else f"{FAULT}exit codes {codes}, {len(losses)} losses {losses[:2]} ... {losses[-2:]}"
+        left = [name for name in names if name != victim or kind == "server"]
+        codes = {name: job.end(name, 60 + PATIENCE) for name in left}
+        losses = {name: job.losses(name) for name in left if name.startswith("trainer")}
+        right = not any(codes.values()) and all(
+            len(of) == STEPS and np.mean(of[-10:]) < np.mean(of[:10]) / 2 for of in losses.values()
         )
+        ends = ", ".join(f"{np.mean(of[-10:]):.4f}" for of in losses.values())
+        end = f"trained on to {ends}" if right else f"{FAULT}exit codes {codes}, losses {losses}"
     except AssertionError as error:
         end = f"{FAULT}{error}"
     finally:
         job.stop()
-    return f"{victim} killed at step {moment}: {end}"
+    return f"{victim} killed {1000 * later:.0f} ms after step {moment}: {end}"
 
 
 def uninterrupted(folder: Path, workers: int) -> tuple[float, list[dict[str, np.ndarray]]]:
@@ -149,6 +157,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=20, help="how many jobs lose a process")
     parser.add_argument("--seed", type=int, default=0, help="what moments and processes are drawn from")
     parser.add_argument("--workers", type=int, default=2, help="how many trainers a job of trainers has")
+    parser.add_argument("--mode", choices=["async", "half_async", "geo"], default="async", help="of a job of servers")
+    parser.add_argument("--victim", choices=["server", "trainer"], default="server", help="who of a job of servers")
     told = parser.parse_args()
     draw, faults = random.Random(told.seed), 0
     with tempfile.TemporaryDirectory() as place:
@@ -157,7 +167,11 @@ def main() -> int:
             folder.mkdir()
         usual, whole = uninterrupted(folders[0], told.workers) if told.job == "trainers" else (0.0, [])
         for number, folder in enumerate(folders[1:], 1):
-            happened = servers(folder, draw) if told.job == "servers" else trainers(folder, draw, usual, whole)
+            happened = (
+                servers(folder, draw, told.mode, told.victim)
+                if told.job == "servers"
+                else trainers(folder, draw, usual, whole)
+            )
             faults += FAULT in happened
             print(f"{number}: {happened}", flush=True)
     print(f"{told.times - faults} of {told.times}")

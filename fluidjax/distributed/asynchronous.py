@@ -13,6 +13,33 @@ from fluidjax.distributed.shard import Shard
 from fluidjax.distributed.wire import CHANGED, Message
 from lowering.values import SelectedRows
 
+_FEW = 1 << 16  # rows that are not worth sorting
+
+
+class Changed:
+    """Rows of a table; however often they are added, memory for about twice their number is held."""
+
+    def __init__(self) -> None:
+        self._parts: list[np.ndarray] = []
+        self._held = self._distinct = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows, of which some may be there."""
+        self._parts.append(np.array(rows))  # what a message holds would keep all of it
+        self._held += len(rows)
+        if self._held > max(2 * self._distinct, _FEW):
+            self._parts = [self._all()]
+            self._held = self._distinct = len(self._parts[0])
+
+    def take(self) -> np.ndarray:
+        """All rows, increasing; none is left."""
+        rows = self._all()
+        self._parts, self._held, self._distinct = [], 0, 0
+        return rows
+
+    def _all(self) -> np.ndarray:
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *self._parts]))
+
 
 class Asynchronous(Serving):
     """Serves requests immediately."""
@@ -21,8 +48,8 @@ class Asynchronous(Serving):
         super().__init__(shard, trainers)
         self._scheduled = False
         # table -> for each trainer the rows that have changed since it last asked for them
-        self._changed: dict[str, list[list[np.ndarray]]] = {
-            table: [[] for _ in range(trainers)] for table in shard.tables.values()
+        self._changed: dict[str, list[Changed]] = {
+            table: [Changed() for _ in range(trainers)] for table in shard.tables.values()
         }
 
     def send(self, request: Request) -> None:
@@ -48,7 +75,7 @@ class Asynchronous(Serving):
             self.shard.store({"@TRAINER_ID@": np.array([trainer], np.int32)})
         self.shard.update(name, {name: value})
         for rows in self._changed.get(self.shard.tables.get(name, ""), ()):
-            rows.append(value.rows)
+            rows.add(value.rows)
 
     def get(self, request: Request) -> None:
         """Serve values, or the changed rows of tables; with dc_asgd, remember what this trainer was sent."""
@@ -66,9 +93,7 @@ class Asynchronous(Serving):
     def _news(self, table: str, trainer: int) -> Any:
         if table not in self._changed:
             raise RefusedError(f"the server's program holds no table {table!r}")
-        changed = self._changed[table]
-        rows = np.unique(np.concatenate([np.zeros(0, np.int64), *changed[trainer]]))
-        changed[trainer] = []
+        rows = self._changed[table][trainer].take()
         return SelectedRows(rows, self.shard.rows(table, rows), self.shard.height(table))
 
     def notify(self, request: Request) -> None:

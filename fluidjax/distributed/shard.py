@@ -22,6 +22,7 @@ from lowering.engine.dataflow import all_writes, block_uses
 from lowering.program import OpView, ProgramView, VarView
 from lowering.values import SelectedRows
 
+_GEO = 3
 _COUNTER = "@LR_DECAY_COUNTER@"
 
 
@@ -33,7 +34,7 @@ class Shard:
         received: names that trainers send.
         held: names that trainers may request.
         declared: all variables of the program.
-        tables: maps sparse gradients to their parameters.
+        tables: maps sparse deltas to their parameters, of which trainers ask for what changed (Geo-SGD only).
         counters: variables that count the trainers' steps.
         compensates: whether to correct gradients for updates made since their trainer read the parameter.
     """
@@ -50,7 +51,8 @@ class Shard:
         self._results: set[str] = set() if self.blocks else self._written()
         self.held |= self._results
         self.counters = {name for name in self.declared if name.startswith(_COUNTER + ".trainer_")}
-        self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"])
+        geo = int(op.attrs["distributed_mode"]) == _GEO
+        self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"]) if geo else {}
         self.compensates = bool(op.attrs.get("dc_asgd"))
         self._growing = {name: Table(scope, name) for name in self._grown()}
         self._prefetched = self._prefetches(op)

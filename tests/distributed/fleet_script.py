@@ -84,6 +84,7 @@ with open(FOLDER / me, "a") as file:
         file.flush()
         if step % 3 == 0 and fleet.is_first_worker():
             save(step)
+        time.sleep(float(os.environ.get("PAUSE", "0")))
         while len(FATE) == 2 and step == int(FATE[1]) and not (FOLDER / "died").exists():
             time.sleep(0.01)
 fleet.stop_worker()

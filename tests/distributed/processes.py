@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.distributed.jobs import free_ports
@@ -21,29 +21,33 @@ ROOT = Path(__file__).parents[2]
 class Processes:
     """The processes of one job, by name: server_0, trainer_1 ..."""
 
-    def __init__(self, folder: Path, servers: int, trainers: int, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, servers: int, trainers: int, command: Sequence[str] = (str(SCRIPT),), **settings: str
+    ) -> None:
         self.folder, self.endpoints = folder, free_ports(servers)
         self.settings = {
             "PYTHONPATH": str(ROOT), "OUT": str(folder), "PADDLE_TRAINERS_NUM": str(trainers),
             "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(self.endpoints), "FLAGS_rpc_deadline": "20000",
             "FLAGS_rpc_server_linger": "0", "OMP_NUM_THREADS": "1", **settings,
         }  # fmt: skip
+        self.command = [sys.executable, *command]
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
         """Start a process."""
         kind, _, number = name.partition("_")
-        own = {"PADDLE_TRAINING_ROLE": {"server": "PSERVER", "trainer": "TRAINER"}[kind]}
+        role = {"server": "PSERVER", "trainer": "TRAINER"}[kind]
+        own = {"PADDLE_TRAINING_ROLE": role, "TRAINING_ROLE": role}  # a script's own, and the one of launchers
         if kind == "server":
-            own["PADDLE_CURRENT_ENDPOINT"] = self.endpoints[int(number)]
+            endpoint = self.endpoints[int(number)]
+            own["PADDLE_CURRENT_ENDPOINT"] = endpoint
+            own["POD_IP"], own["PADDLE_PORT"] = endpoint.split(":")
         if kind == "trainer":
             own["PADDLE_TRAINER_ID"] = number
         log = open(self.folder / f"{name}.log", "ab")
         with log:
             environment = os.environ | self.settings | own
-            self.running[name] = subprocess.Popen(
-                [sys.executable, str(SCRIPT)], env=environment, stdout=log, stderr=log
-            )
+            self.running[name] = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
 
     def end(self, name: str, seconds: float = 60) -> int:
         """The exit code of a process, which is to end in time."""
@@ -64,7 +68,7 @@ class Processes:
     def losses(self, name: str) -> list[float]:
         """The losses that a trainer has written so far."""
         file = self.folder / name
-        return [float(line) for line in file.read_text().split()] if file.exists() else []
+        return [float(line.split()[-1]) for line in file.read_text().splitlines()] if file.exists() else []
 
     def wait(self, what: Callable[[], bool], seconds: float = 60) -> None:
         """Wait for something to become true."""

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.distributed import asynchronous
+from fluidjax.distributed.shard import Shard
+from fluidjax.framework import program_view
 from tests.distributed.jobs import ROWS, WIDTH, Job, constant, dense, sparse
 
 OPTIMIZERS = {
@@ -98,3 +101,26 @@ def test_what_nobody_looks_up_does_not_decay_in_async_mode():
     ]
     assert not job.errors and len(found) == 2
     assert sorted((block == np.float32(0.3)).all() for block in found) == [False, True]
+
+
+def test_rows_that_changed_take_no_more_memory_however_often_they_do(monkeypatch, rng):
+    """A trainer that died never asks for them."""
+    monkeypatch.setattr(asynchronous, "_FEW", 64)
+    changed, drawn = asynchronous.Changed(), [rng.integers(0, 100, 16) for _ in range(200)]
+    for rows in drawn:
+        changed.add(rows)
+        assert sum(part.nbytes for part in changed._parts) <= 8 * (200 + 16)
+    np.testing.assert_array_equal(changed.take(), np.unique(drawn))
+    assert not len(changed.take())
+
+
+def test_only_in_geo_sgd_do_servers_note_what_changed():
+    """In the other modes nobody asks."""
+    job = Job(sparse, config={"sync_mode": False}, sync=False)
+    main, _ = job.server_programs(job.endpoints[0])
+    listening = main.global_block().ops[-1]
+    assert listening.attr("sparse_grad_to_param")
+    for mode, tables in ((1, 0), (2, 0), (3, 1)):
+        listening._set_attr("distributed_mode", mode)
+        view = program_view(main)
+        assert len(Shard(view, view.blocks[0].ops[-1], fluid.Scope()).tables) == tables
