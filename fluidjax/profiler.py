@@ -11,8 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -30,8 +29,7 @@ _OPTIONS = ("Default", "OpDetail", "AllOpDetail")
 _KEYS = ("calls", "total", "max", "min", "ave")
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One run of an op; times in seconds, with compilation separate."""
 
     op: str
@@ -41,8 +39,7 @@ class Event:
     compiling: float = 0.0
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One compiled run of a whole program; times in seconds."""
 
     ops: int

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 EMPTY = "@EMPTY@"
 GRAD = "@GRAD"
@@ -147,8 +147,7 @@ class VarView:
 VarOf = Callable[[str], VarView | None]  # the variable of a name, as a block declares it
 
 
-@dataclass(frozen=True)
-class VarInfo:
+class VarInfo(NamedTuple):
     """What shape inference has determined about one output."""
 
     shape: tuple[int, ...] | None = None

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from fluidjax.base.unknown import unknown_name
+from typing import TYPE_CHECKING
+
+from fluidjax.base.later import later
 from fluidjax.dygraph import (
     backward_strategy,
     base,
@@ -18,7 +20,6 @@ from fluidjax.dygraph import (
     parallel,
     parallel_helper,
     profiler,
-    static_runner,
     tracer,
 )
 from fluidjax.dygraph.backward_strategy import BackwardStrategy
@@ -35,14 +36,12 @@ from fluidjax.dygraph.base import (
 )
 from fluidjax.dygraph.checkpoint import *
 from fluidjax.dygraph.container import *
-from fluidjax.dygraph.dygraph_to_static import ProgramTranslator
-from fluidjax.dygraph.jit import *
+from fluidjax.dygraph.jit import declarative, dygraph_to_static_func
 from fluidjax.dygraph.layers import *
 from fluidjax.dygraph.learning_rate_scheduler import *
 from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
 from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.parallel import *
-from fluidjax.dygraph.static_runner import StaticModelRunner
 from fluidjax.dygraph.tracer import Tracer
 from fluidjax.eager import py_layer_op
 from fluidjax.eager.py_layer import PyLayer, PyLayerContext
@@ -62,4 +61,19 @@ __all__ += backward_strategy.__all__
 __all__ += jit.__all__
 __all__ += ["ProgramTranslator"]
 
-__getattr__ = unknown_name(__name__)
+if TYPE_CHECKING:
+    from fluidjax.dygraph import static_runner, traced_layer
+    from fluidjax.dygraph.dygraph_to_static import ProgramTranslator
+    from fluidjax.dygraph.static_runner import StaticModelRunner
+    from fluidjax.dygraph.traced_layer import TracedLayer
+else:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "ProgramTranslator": "fluidjax.dygraph.dygraph_to_static",
+            "StaticModelRunner": "fluidjax.dygraph.static_runner",
+            "TracedLayer": "fluidjax.dygraph.traced_layer",
+            "static_runner": "fluidjax.dygraph.static_runner",
+            "traced_layer": "fluidjax.dygraph.traced_layer",
+        },
+    )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fluidjax.base.later import later
 from fluidjax.base.mode import in_dygraph_mode
-from fluidjax.base.unknown import unknown_name
-from fluidjax.dygraph.dygraph_to_static.program_translator import ProgramTranslator
-from fluidjax.dygraph.traced_layer import TracedLayer
+from fluidjax.dygraph import dygraph_to_static
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Program
-from fluidjax.to_static.convert import DECORATED
+from fluidjax.to_static.source import DECORATED
+
+if TYPE_CHECKING:
+    from fluidjax.dygraph.traced_layer import TracedLayer
+else:
+    __getattr__, __dir__ = later(
+        __name__,
+        {"ProgramTranslator": "fluidjax.dygraph.dygraph_to_static", "TracedLayer": "fluidjax.dygraph.traced_layer"},
+    )
 
 __all__ = ["TracedLayer", "declarative", "dygraph_to_static_func"]
 
@@ -39,7 +46,7 @@ def declarative(dygraph_func: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(dygraph_func)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return ProgramTranslator().get_output(dygraph_func, *args, **kwargs)
+        return dygraph_to_static.ProgramTranslator().get_output(dygraph_func, *args, **kwargs)
 
     setattr(run, DECORATED, dygraph_func)
     return run
@@ -50,13 +57,10 @@ def dygraph_to_static_func(dygraph_func: Callable[..., Any]) -> Callable[..., An
 
     @functools.wraps(dygraph_func)
     def run(*args: Any, **kwargs: Any) -> Any:
-        translator = ProgramTranslator()
+        translator = dygraph_to_static.ProgramTranslator()
         if in_dygraph_mode() or not translator.enable_declarative:
             return dygraph_func(*args, **kwargs)
         return translator.get_func(dygraph_func)(*args, **kwargs)
 
     setattr(run, DECORATED, dygraph_func)
     return run
-
-
-__getattr__ = unknown_name(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,7 @@ class Unpackable(Exception):
     """A packed variable leaves a run in a different form than it entered."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Where an array is: ``buffer`` (its position), and the elements from ``start`` to ``stop``; all if None."""
 
     buffer: int

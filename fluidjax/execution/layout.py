@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fluidjax.base.scope import Scope
 from fluidjax.execution.state import is_plain
 from lowering.engine.plan import Plan
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How a run's names are passed.
 
     Attributes:

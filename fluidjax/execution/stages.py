@@ -9,14 +9,13 @@ one after another, so that runs repeat bit for bit. (A clip by the global norm m
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lowering.engine.dataflow import MARKERS, flow
 from lowering.program import EMPTY, ProgramView
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A section's program, and what it has to do with the others.
 
     Attributes:
@@ -43,8 +42,7 @@ class Section:
         return Section(program, held, held & writes, reads - held, writes - held)
 
 
-@dataclass(frozen=True)
-class Passed:
+class Passed(NamedTuple):
     """What goes into a section with a batch, and what goes on from it.
 
     Attributes:

@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -215,8 +216,7 @@ class Tiers:
                     family.visits[sizes] = Visits(room)
 
 
-@dataclass(frozen=True)
-class Visit:
+class Visit(NamedTuple):
     """One run."""
 
     family: Family

@@ -11,11 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fluidjax.to_static.source import NoSource, class_of, definition, is_converted, rebuilt
+from fluidjax.to_static.source import DECORATED, NoSource, class_of, definition, is_converted, rebuilt
 from fluidjax.to_static.statements import rewrite
-
-# The attribute in which a decorator of this package stores the original function.
-DECORATED = "__dygraph_function__"
 
 _OWN = frozenset(("fluidjax", "lowering", "paddle", "numpy", "jax", "jaxlib"))
 _STANDARD = os.path.dirname(os.__file__) + os.sep

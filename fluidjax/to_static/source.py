@@ -12,6 +12,8 @@ from fluidjax.base.errors import explain
 
 # The name by which converted code refers to the staged functions.
 STAGED = "_jst"
+# The attribute in which a decorator of this package stores the original function.
+DECORATED = "__dygraph_function__"
 
 _produced: set[types.CodeType] = set()
 

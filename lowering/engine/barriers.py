@@ -9,8 +9,7 @@ together with the gradient computed last: the second run has operands of its own
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +20,7 @@ from lowering.program import OpView, ProgramView
 Env = MutableMapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Recomputed:
+class Recomputed(NamedTuple):
     """Ops [begin, end) of a block recompute; they read ``reads`` from outside, once ``after`` has been computed."""
 
     block_idx: int

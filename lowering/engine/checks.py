@@ -15,8 +15,8 @@ Gradient ops demand nothing: their forward op has already read the same values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """Each of ``values`` must lie in [low, high) or equal ``but``.
 
     Attributes:
@@ -133,8 +132,7 @@ def bad_places(demand: Demand, source: Any) -> Array:
     return bad & valid.reshape((-1,) + (1,) * (bad.ndim - 1))
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """A broken demand of one op, to be reported."""
 
     op: OpView
@@ -175,8 +173,7 @@ def source_of(definition: OpDef, demand: Demand, values: Mapping[str, Any]) -> A
     return values.get(slot.name) if slot is not None else None
 
 
-@dataclass(frozen=True)
-class HostCheck:
+class HostCheck(NamedTuple):
     """A check of fed values before a step.
 
     Attributes:
@@ -244,7 +241,7 @@ class Watch:
             return
         found = demands(check, values, op.attrs)
         if runs and not any(map(_traced, found)):
-            _refuse_known(definition, op, values, [replace(d, values=np.asarray(d.values)) for d in found])
+            _refuse_known(definition, op, values, [d._replace(values=np.asarray(d.values)) for d in found])
             return
         for demand in found:
             fault = _fault(definition, op, demand)

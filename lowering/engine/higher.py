@@ -9,8 +9,7 @@ the saved ones, their derivatives those of the forward function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +26,7 @@ from lowering.registry.table import DERIVE
 from lowering.values import LoDArray, SelectedRows
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(NamedTuple):
     """What the gradient of gradient op ``base`` reads and computes.
 
     Attributes:

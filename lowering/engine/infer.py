@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -85,7 +84,7 @@ def by_probing(definition: OpDef, op: OpView, var_of: VarOf) -> dict[str, VarInf
             raise
         raise OpError(_message(op, signature, error)) from error
     return {
-        name: replace(info, dtype=None) if f"{slot}:dtype" in definition.undeclared else info
+        name: info._replace(dtype=None) if f"{slot}:dtype" in definition.undeclared else info
         for slot, names in op.outputs.items()
         for name, info in zip(names, found.get(slot, ()), strict=False)
         if name != EMPTY and info is not None and slot not in definition.undeclared
@@ -196,7 +195,7 @@ def _blurred(info: VarInfo, leading: tuple[int, ...], sizes: tuple[int, int]) ->
         hidden = axis < len(leading) and leading[axis] < 0
         return -1 if size == PROBES[0] or (tried and hidden) else size
 
-    return info if info.shape is None else replace(info, shape=tuple(map(dim, range(len(info.shape)), info.shape)))
+    return info if info.shape is None else info._replace(shape=tuple(map(dim, range(len(info.shape)), info.shape)))
 
 
 @in_x64

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from lowering.engine.dataflow import MARKERS, Use, Uses, flow
 from lowering.engine.gather import gathered
@@ -12,8 +12,7 @@ from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A maximal run of ops that go into one jit, or of host ops.
 
     ``reads`` are names taken from outside, ``writes`` those that are live afterwards: needed by later segments, fetches
@@ -27,8 +26,7 @@ class Segment:
     forms: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How to run one block.
 
     Attributes:

@@ -118,8 +118,7 @@ class AttrSpec(NamedTuple):
     later: str = ""
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """What an op requires of its numbers (see ``engine.checks``) or declarations (``engine.infer``):
     ``fn`` of some of the rule's parameters."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Domain(Protocol):
@@ -13,8 +12,7 @@ class Domain(Protocol):
     def __contains__(self, value: Any) -> bool: ...
 
 
-@dataclass(frozen=True)
-class Between:
+class Between(NamedTuple):
     """Numbers from ``low`` to ``high``, inclusive; ``above`` excludes ``low`` itself."""
 
     low: float
