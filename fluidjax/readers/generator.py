@@ -16,7 +16,7 @@ from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.values import LoDTensor
 from fluidjax.data_feeder import BatchedTensorProvider, DataFeeder
 from fluidjax.framework import Program, Variable
-from fluidjax.paddle.batch import batch
+from fluidjax.readers.batching import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
 from fluidjax.readers.reader_ops import before_read, create_program_reader, drops_last, readers_of

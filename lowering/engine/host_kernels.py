@@ -1,14 +1,18 @@
 """The draws of ``host_bits``, to the last bit, in a quarter of the time: compiled kernels, not passes over memory.
 
-They take an eighth of a second to compile, so they are for processes that draw many values: a startup program with a
-hundred million parameters. NumPy rounds a product before adding to it, where XLA fuses the two; so each
-product is XORed with zeros that the compiler cannot see. The logarithm stays NumPy's.
+They take a tenth of a second to compile, so they are for processes that draw many values: a startup program with a
+hundred million parameters. They are compiled once, for the host, and called as executables: jax's own cache of jitted
+functions would compile them again in each context, and threads that help to draw are in another one (64-bit types,
+default device) than the thread that runs a program.
+
+NumPy rounds a product before adding to it, where XLA fuses the two; so each product is XORed with zeros that the
+compiler cannot see. The logarithm stays NumPy's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache
 from typing import Any
 
 import jax
@@ -22,7 +26,7 @@ COUNT = 1 << 17  # values per call: few enough for the cache, enough to amortise
 WORTH = 1 << 24  # NumPy draws this many while the kernels compile
 _ZEROS = np.uint32(0)
 # XLA uses only half of AVX-512's registers, since using them once slowed processors down; that takes 1.8 times as long.
-_kernel = partial(jax.jit, compiler_options={"xla_cpu_prefer_vector_width": 512})
+_OPTIONS = {"xla_cpu_prefer_vector_width": 512}
 
 
 def _rounded(product: Any, zeros: Any) -> Any:
@@ -42,7 +46,6 @@ def _bits(first: Any, second: Any, begin: Any) -> Any:
     return x ^ y
 
 
-@_kernel
 def _uniform(first: Any, second: Any, begin: Any, low: Any, high: Any, zeros: Any) -> Any:
     mantissas = (_bits(first, second, begin) >> 9) | jnp.uint32(0x3F800000)
     numbers = lax.bitcast_convert_type(mantissas, jnp.float32) - 1
@@ -56,7 +59,6 @@ def _polynomial(coefficients: tuple[float, ...], w: Any, zeros: Any) -> Any:
     return p
 
 
-@_kernel
 def _deviates(x: Any, log: Any, bound: Any, scale: Any, offset: Any, zeros: Any) -> Any:
     """erf_inv(x) and the scaling after it; ``log`` is log1p(-x * x)."""
     w = -log
@@ -66,19 +68,35 @@ def _deviates(x: Any, log: Any, bound: Any, scale: Any, offset: Any, zeros: Any)
     return _rounded(jnp.clip(y, -bound, bound) * scale, zeros) + offset
 
 
+@cache
+def kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """``_uniform`` and ``_deviates``, compiled for the host."""
+    host = jax.sharding.SingleDeviceSharding(jax.local_devices(backend="cpu")[0])
+    word, number, many = (
+        jax.ShapeDtypeStruct(s, t) for s, t in (((), "uint32"), ((), "float32"), ((COUNT,), "float32"))
+    )
+
+    def compiled(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+        jitted = jax.jit(function, in_shardings=host, out_shardings=host, compiler_options=_OPTIONS)
+        return jitted.lower(*given).compile()
+
+    uniform = compiled(_uniform, word, word, word, number, number, word)
+    return uniform, compiled(_deviates, many, many, number, number, number, word)
+
+
 def draw(name: str, key: np.ndarray, begin: int, out: np.ndarray, scale: np.float32, offset: np.float32) -> None:
     """``host_bits.draw`` of at most ``COUNT`` values."""
     low, high, bound = host_bits.DISTRIBUTIONS[name]
-    with jax.ensure_compile_time_eval():
-        drawn = _uniform(key[0], key[1], np.uint32(begin), np.float32(low), np.float32(high), _ZEROS)
-        x = np.asarray(drawn)
-        if bound is None:
-            np.multiply(x[: out.size], scale, out=out)
-            out += offset
-            return
-        log = x * x
-        np.log1p(np.negative(log, out=log), out=log)
-        out[:] = np.asarray(_deviates(drawn, log, np.float32(bound), scale, offset, _ZEROS))[: out.size]
+    uniform, deviates = kernels()
+    drawn = uniform(key[0], key[1], np.uint32(begin), np.float32(low), np.float32(high), _ZEROS)
+    x = np.asarray(drawn)
+    if bound is None:
+        np.multiply(x[: out.size], scale, out=out)
+        out += offset
+        return
+    log = x * x
+    np.log1p(np.negative(log, out=log), out=log)
+    out[:] = np.asarray(deviates(drawn, log, np.float32(bound), scale, offset, _ZEROS))[: out.size]
 
 
 class _Cheapest:
@@ -95,7 +113,10 @@ class _Cheapest:
     def __call__(self, size: int) -> Callable[..., None]:
         """The function that draws this many values: ``draw`` or that of ``host_bits``."""
         self._drawn += size
-        return draw if size > COUNT // 4 and self._drawn > WORTH else host_bits.draw
+        if size <= COUNT // 4 or self._drawn <= WORTH:
+            return host_bits.draw
+        kernels()  # before threads ask for them at once
+        return draw
 
 
 cheapest = _Cheapest()

@@ -152,6 +152,24 @@ def test_a_process_that_drew_much_draws_the_same(monkeypatch):
     assert len(pieces) == 4, "a few values are not worth a call"
 
 
+def test_kernels_are_compiled_once_whatever_thread_draws(monkeypatch):
+    """The thread that runs a program has 64-bit types and a default device of its own; those that help have not."""
+    traced = []
+    for name in ("_uniform", "_deviates"):
+        kernel = getattr(host_kernels, name)
+        monkeypatch.setattr(host_kernels, name, lambda *a, kernel=kernel: traced.append(kernel) or kernel(*a))
+    monkeypatch.setattr(host_kernels.cheapest, "_drawn", host_kernels.WORTH)
+    host_kernels.kernels.cache_clear()
+    try:
+        for count in (1 << 16, host_kernels.COUNT + 7):  # drawn by this thread, and by two others
+            random_bits.normal(host_bits.key_of(9), (count,), np.float32)
+            with jax.enable_x64(True):
+                random_bits.normal(host_bits.key_of(9), (count,), np.float32)
+    finally:
+        host_kernels.kernels.cache_clear()
+    assert len(traced) == 2
+
+
 def test_a_startup_program_that_draws_much_has_the_kernels_at_once(monkeypatch):
     monkeypatch.setattr(host_kernels.cheapest, "_drawn", 0)
     monkeypatch.setattr(host_kernels, "WORTH", 3 << 16)
