@@ -66,26 +66,33 @@ class Body:
         stretch: its records.
         reads: for each variable that it reads, the code of its value if that was in the batch before, else its spec.
         flows: for each of them, whether gradients flow to it.
+        leaves: for each leaf that it adds the number of the variable; None for the key of a draw.
+        seed: of what it draws.
         limits: (number of a variable read, high) for numbers that must be in [0, high).
         results: the variables that it computes.
         nodes: its ops with gradients.
         outputs: for each output the number of its result, and its place: (number of the op, its output), or None.
+        changed: the variables read whose values it replaces; the last outputs are what they hold afterwards.
     """
 
     def __init__(
         self,
         stretch: Stretch,
+        drawn: tuple[Sequence[int | None], int],
         reads: Sequence[int | Spec],
         flows: Sequence[bool],
         limits: Sequence[tuple[int, int]],
         results: Sequence[Result],
         nodes: Sequence[Inner],
         outputs: Sequence[tuple[int, Any]],
+        changed: Sequence[int] = (),
     ) -> None:
+        self.leaves, self.seed = drawn
         self.stretch, self.reads, self.flows, self.limits = stretch, tuple(reads), list(flows), tuple(limits)
         self.results, self.nodes, self.outputs = tuple(results), tuple(nodes), tuple(outputs)
         codes = {result.code: result.spec for result in results}
-        self._leaves: list[int] = [source for source, _ in stretch.leaves]  # type: ignore[misc]  # no constants
+        self.fresh = [k for k, _ in outputs[: len(outputs) - len(changed)]]
+        self.changed = list(zip(changed, [k for k, _ in outputs[len(self.fresh) :]], strict=True))
         self._values = list(codes.items())
         places = {code: k for k, code in enumerate(codes)}  # several variables may have one value
         self._places = [places[result.code] for result in results] if len(places) < len(results) else None
@@ -120,16 +127,25 @@ class Body:
         stretch = self.stretch
         if not recorder.takes(stretch.ops):
             return None
-        recorder.add_leaves([values[source] for source in self._leaves])
+        seed = self.seed
+        recorder.add_leaves([recorder.key(seed) if k is None else values[k] for k in self.leaves])
         recorder.extend(stretch.end)
         held = recorder.outputs_of(self._values)
         if self._places is not None:
             held = [held[k] for k in self._places]
         outputs = []
-        for k, _ in self.outputs:
+        for k in self.fresh:
             result = self.results[k]
             number = bases[0 if result.direct else 1] + result.number
             outputs.append(VarBase._of(number, held[k], result.stop_gradient))
+        for at, k in self.changed:
+            var = variables[at]
+            if var._held.__class__ is Value:
+                var._held = held[k]
+            else:
+                var._value = held[k]  # into the array that it shares memory with
+            var._place = None
+            outputs.append(var)
         if self.nodes:
             node = CallNode(self, tuple(variables), held, outputs, bases)
             for k, (var, (_, place)) in enumerate(zip(outputs, self.outputs, strict=True)):

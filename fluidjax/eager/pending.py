@@ -146,7 +146,7 @@ class Recorder:
         serial, before = self.serial, self.point.leaves
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
         if kernel.takes_key:
-            codes.insert(0, self.leaf(self._key(seed)))
+            codes.insert(0, self.leaf(self.key(seed)))
         fresh = tuple([v.spec for v in self._leaves[before:]])
         after = self.point.after(kernel, tuple(codes), fresh, found, check is not None or kernel.takes_key)
         after.limits = None if kernel.takes_key else limits
@@ -258,21 +258,22 @@ class Recorder:
             code -= 1
         return True
 
-    def _key(self, seed: int) -> Value:
+    def key(self, seed: int) -> Value:
+        """The key of a draw: a new leaf."""
         self._draws += 1
         return Value(np.array([(seed or seeds.entropy) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
 
     def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: int) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]
         if kernel.takes_key:
-            arrays.insert(0, self._key(seed).array)
+            arrays.insert(0, self.key(seed).array)
         results = with_x64(kernel.run, tuple(arrays))
         return [None if a is None else Value(a, spec_of(a)) for a in results]
 
     def _run_directly(self, kernel: Kernel, ins: Sequence[Value], seed: int, specs: Any) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]
         if kernel.takes_key:
-            arrays.insert(0, self._key(seed).array)
+            arrays.insert(0, self.key(seed).array)
         results = with_x64(kernel.run, arrays)
         return [None if spec is None else Value(a, spec) for a, spec in zip(results, specs, strict=True)]
 

@@ -331,10 +331,6 @@ def stopping(self: Any, x: Any) -> Any:
     return self.tail(x)
 
 
-def dropping(self: Any, x: Any) -> Any:
-    return layers.dropout(self.tail(x), 0.0, seed=3)
-
-
 def in_place(self: Any, x: Any) -> Any:
     y = self.tail(x)
     layers.assign(y * 2.0, y)
@@ -366,7 +362,7 @@ IMPURE = {
     f.__name__: f
     for f in (
         printing, counting, remembering, remembering_below, drawing, in_time, of_numbers, of_a_condition, default_list,
-        trying, without_gradient, generated, stopping, dropping, in_place, named, with_closure(),
+        trying, without_gradient, generated, stopping, in_place, named, with_closure(),
     )
 }  # fmt: skip
 

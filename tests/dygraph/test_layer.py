@@ -31,6 +31,13 @@ def ones(*shape: int) -> Any:
     return dg.to_variable(np.ones(shape, "float32"))
 
 
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0)])
+def test_a_linear_map_of_no_elements_is_refused(sizes: tuple[int, int]) -> None:
+    """When it is made: Fluid makes it, and its first call fails."""
+    with pytest.raises(ValueError, match="every dimension of its shape must be positive"):
+        dg.Linear(*sizes)
+
+
 def test_own_parameters_come_first() -> None:
     net = Net()
     assert list(net.state_dict()) == ["w", "b", "a.weight", "a.bias"]

@@ -21,6 +21,7 @@ from fluidjax.eager.pending import recorder
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.framework import default_main_program
 
 TABLE = "_known_calls"  # the attribute of a layer that holds its calls
 _LEAST = 4  # ops that are worth it
@@ -166,7 +167,7 @@ def _known(watch: Watch, start: Start, given: list[Any], results: Any) -> Known 
     variables = list({id(var): var for var in [*given, *watch.variables.values()]}.values())
     if not outputs or len(numbers) < len(given) or not watch.found.isdisjoint(numbers):
         raise Unrepeatable
-    making = Making(start, variables, outputs)
+    making = Making(start, variables, outputs, watch.before, default_main_program().random_seed)
     if making.ambiguous(outputs):
         return None  # the counts will have parted when it is observed again
     read = {id(var) for var in making.read}
@@ -188,6 +189,7 @@ def _key(
     The variables among the arguments are appended to ``given``, their values to ``current``.
     """
     found: list[Any] = [recorder.point, layer.__class__, tracer._train_mode, FLAGS["FLAGS_cpu_deterministic"]]
+    found.append(default_main_program().random_seed)
     for each in inputs:
         if not _add(each, found, given, current):
             return None

@@ -19,20 +19,30 @@ sum sums concat expand expand_as flatten gather gather_nd pad pad2d reshape slic
 transpose unsqueeze unstack cast one_hot topk argmax argmin argsort
 zeros ones zeros_like ones_like fill_constant
 pool2d adaptive_pool2d
+dropout
 cross_entropy softmax_with_cross_entropy square_error_cost sigmoid_cross_entropy_with_logits smooth_l1 huber_loss
 log_loss label_smooth kldiv_loss mse_loss
 equal not_equal less_than less_equal greater_than greater_equal logical_and logical_or logical_not logical_xor
 """
 
 FUNCTIONS = frozenset([f for f in (getattr(layers, name, None) for name in _LAYERS.split()) if f is not None])
-"""Functions of ``fluid.layers`` that compute their results from their arguments alone."""
+"""Functions of ``fluid.layers`` that record the same ops for the same arguments; what they draw differs."""
 
 FORWARDS = {
-    "fluidjax.dygraph._nn.common": ("Linear.forward", "Embedding.forward"),
-    "fluidjax.dygraph._nn.conv": ("_Conv.forward", "Pool2D.forward"),
-    "fluidjax.dygraph._nn.norm": ("LayerNorm.forward",),
+    "fluidjax.dygraph._nn.common": ("Linear.forward", "Embedding.forward", "Dropout.forward", "PRelu.forward"),
+    "fluidjax.dygraph._nn.conv": ("_Conv.forward", "Conv3DTranspose.forward", "Pool2D.forward"),
+    "fluidjax.dygraph._nn.norm": (
+        "BatchNorm.forward",
+        "GroupNorm.forward",
+        "InstanceNorm.forward",
+        "LayerNorm.forward",
+    ),
+    "fluidjax.dygraph._nn.units": ("GRUUnit.forward",),
 }
-"""The forward functions of ``fluid.dygraph``'s layers of which the same is true, given what their layers hold."""
+"""The forward functions of ``fluid.dygraph``'s layers of which the same is true, given what their layers hold.
+
+They change parameters of their layers at most (the statistics of a BatchNorm).
+"""
 
 CLASSES = (int, float, bool, str, tuple, list, range, enumerate, zip, reversed, slice)
 """Classes that are called on plain values and containers."""
@@ -49,7 +59,13 @@ def is_forward(function: Any) -> bool:
 @cache
 def names_read(forward: Any) -> frozenset[str]:
     """The names of all attributes that one of FORWARDS may read of its layer, by itself or with ``plus_bias``."""
-    return frozenset(forward.__code__.co_names) | {"bias", "_helper"}
+    return _names(forward.__code__) | {"bias", "_helper"}
+
+
+def _names(code: types.CodeType) -> frozenset[str]:
+    """The attributes and globals in a function, comprehensions included."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return frozenset(code.co_names).union(*inner)
 
 
 def is_of_python(function: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax import unique_name
@@ -11,7 +11,7 @@ from fluidjax.eager.numbers import Affine
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.stretches import Stretch, source_of
 from fluidjax.eager.tape import UNWANTED, OpNode
-from fluidjax.eager.values import Value
+from fluidjax.eager.values import KEY, Value
 from fluidjax.eager.varbase import VarBase
 
 
@@ -42,36 +42,49 @@ class Making:
         start: the state before it.
         variables: what it may have read: each once.
         outputs: the variables that it returned and computed, each once.
+        before: the values of variables when it read them first, if it may have changed them.
+        seed: of the numbers that it draws.
 
     Attributes:
         read: the variables that it did read.
         body: the result. Raises Unrepeatable.
     """
 
-    def __init__(self, start: Start, variables: Sequence[Any], outputs: Sequence[Any]) -> None:
-        self._start = start
+    def __init__(
+        self,
+        start: Start,
+        variables: Sequence[Any],
+        outputs: Sequence[Any],
+        before: Mapping[int, Any],
+        seed: int,
+    ) -> None:
+        self._start, self._before = start, before
         if recorder.serial != start.serial or unique_name.generator is not start.generator:
             raise Unrepeatable
         self._ops = recorder.point.way(start.point.depth)
         numbers = self._numbers_read()
         self.read = self._only_read([*variables, *numbers])
+        changed = [var for var in variables if self._value(var) is not var._value]
         self._number_of = {id(var): k for k, var in enumerate(self.read)}
         self._operand_of = {id(var._held): self._number_of[id(var)] for var in numbers}
         self._results: dict[Any, int] = {}  # variable or code -> result
         self._made: list[Any] = []
         self._tmp, counts = start.counted()
         self._helped = dict(counts).get("tmp", 0)
-        nodes = self._nodes(outputs)
+        nodes = self._nodes([*outputs, *changed])
         self._numbers = {id(node): n for n, node in enumerate(nodes)}
         inner = [self._inner(node) for node in nodes]
         shown = [(self._result(var), self._spot(var._place)) for var in outputs]
+        shown += [(self._changed(var), self._spot(var._place)) for var in changed]
         consumed = {ref for each in inner for ref in each.inputs if ref >= 0}
         if consumed & {k for k, _ in shown}:
             raise Unrepeatable  # what the caller does with the variable would change the tape
         reads = [v.index if self._was_there(v) else v.spec for v in self._values]
         flows = [var._stop_gradient is False for var in self.read]
         results = [self._described(result) for result in self._made]
-        self.body = Body(self._stretch(), reads, flows, self._limits(), results, inner, shown)
+        numbers_changed = [self._number_of[id(var)] for var in changed]
+        drawn = self._leaves(), seed
+        self.body = Body(self._stretch(), drawn, reads, flows, self._limits(), results, inner, shown, numbers_changed)
 
     def _numbers_read(self) -> list[Any]:
         """The operands that hold numbers of ops (see ``eager.numbers``): the call wrote these numbers."""
@@ -81,32 +94,45 @@ class Making:
 
     def _only_read(self, variables: Sequence[Any]) -> list[Any]:
         """Those whose values the ops read; nothing else may be."""
-        codes = {code for point in self._ops for code in point.codes if code < 0 or code < self._start.first}
+        drawn = {value.index for value in recorder.leaves_since(self._start.point) if value.spec is KEY}
+        codes = {code for point in self._ops for code in point.codes if code < 0 or code < self._start.first} - drawn
         serial = self._start.serial
-        values = [(var, var._value) for var in variables]
+        values = [(var, self._value(var)) for var in variables]
         found = [(var, v) for var, v in values if v is not None and v.serial == serial and v.index in codes]
         self._values = [v for _, v in found]
         if len({v.index for v in self._values}) != len(found) or {v.index for v in self._values} != codes:
             raise Unrepeatable
         return [var for var, _ in found]
 
+    def _value(self, var: Any) -> Any:
+        """What a variable held when the call read it first."""
+        return self._before.get(id(var), var._value)
+
     def _was_there(self, value: Value) -> bool:
         """Whether the batch knew a value before the call."""
         return value.index >= 0 or ~value.index < self._start.point.leaves
 
     def _stretch(self) -> Stretch:
-        leaves = recorder.leaves_since(self._start.point)
-        sources = [(source_of(value, self._values), value.spec) for value in leaves]
-        if any(source.__class__ is not int for source, _ in sources):
-            raise Unrepeatable
-        codes = [v.index for v in self._values]
-        return Stretch(codes, sources, len(self._ops), recorder.point)  # type: ignore[arg-type]
+        codes: list[int | None] = [v.index for v in self._values]
+        return Stretch(codes, [], len(self._ops), recorder.point)
+
+    def _leaves(self) -> list[int | None]:
+        """For each new leaf the number of the variable; None for the key of a draw."""
+        found: list[int | None] = []
+        for value in recorder.leaves_since(self._start.point):
+            source = None if value.spec is KEY else source_of(value, self._values)
+            if source.__class__ is Value:
+                raise Unrepeatable
+            if source is None and value.spec is not KEY:
+                raise Unrepeatable
+            found.append(source)  # type: ignore[arg-type]
+        return found
 
     def _limits(self) -> list[tuple[int, int]]:
         by_code = {v.index: k for k, v in enumerate(self._values)}
         found = []
         for point in self._ops:
-            if not point.special:
+            if not point.special or point.kernel.takes_key:
                 continue
             for k, high in point.limits or [(None, 0)]:
                 at = None if k is None else by_code.get(point.codes[k])
@@ -159,10 +185,18 @@ class Making:
             raise Unrepeatable
         return self._numbered(id(var), var, var._held)
 
+    def _changed(self, var: Any) -> int:
+        """The number of what the call left in a variable that was there before: statistics, which take no gradient."""
+        if not var.persistable or var._stop_gradient is not True or id(var) not in self._number_of:
+            raise Unrepeatable
+        return self._numbered(id(var), var, var._held)
+
     def _saved(self, reference: Any, value: Any) -> int:
         """The number of an output that a gradient reads."""
         var = reference()
-        return self._numbered(value.index, value, value) if var is None else self._result(var)
+        if var is None:
+            return self._numbered(value.index, value, value)
+        return self._changed(var) if id(var) in self._number_of and var._held is value else self._result(var)
 
     def _numbered(self, key: Any, made: Any, value: Any) -> int:
         if value.__class__ is not Value or value.serial != self._start.serial or value.index < self._start.first:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
+from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.to_static.source import STAGED, NoSource, definition, rebuilt
@@ -35,19 +36,16 @@ def watched(function: types.FunctionType, watch: Any) -> types.FunctionType:
         node = definition(function)
     except NoSource as error:
         raise Unreadable from error
-    if node.args.kwarg is not None:
-        raise Unreadable
     for inner in node.body:
         for each in ast.walk(inner):
             if not isinstance(each, (*_STATEMENTS, *_EXPRESSIONS, *_PLAIN)) or _is_private(each):
                 raise Unreadable
     code = function.__code__
     local = {*code.co_varnames, *code.co_cellvars, *_targets(node)} - set(code.co_freevars)
-    if "__class__" in code.co_freevars or not _names(code).isdisjoint(
-        _REFUSED | (_targets(node) - {*code.co_varnames})
-    ):
+    if not _names(code).isdisjoint(_REFUSED | (_targets(node) - {*code.co_varnames})):
         raise Unreadable
-    node.body = [_Writer(local, frozenset(code.co_freevars)).visit(each) for each in node.body]
+    writer = _Writer(local, frozenset(code.co_freevars), code.co_varnames[:1])
+    node.body = [*writer.collected(node.args), *[writer.visit(each) for each in node.body]]
     try:
         return rebuilt(function, ast.fix_missing_locations(node), watch)
     except (SyntaxError, StopIteration, KeyError) as error:
@@ -59,7 +57,7 @@ _GENERATOR = 0x20 | 0x80 | 0x200  # of a code's flags: generators, and all that 
 
 # What asks for the frame it is called from, and what is never the same twice.
 _REFUSED = {
-    "super", "locals", "globals", "vars", "dir", "eval", "exec", "breakpoint", "print", "input", "open",
+    "locals", "globals", "vars", "dir", "eval", "exec", "breakpoint", "print", "input", "open",
 }  # fmt: skip
 
 
@@ -87,15 +85,25 @@ class _Writer(ast.NodeTransformer):
     Args:
         local: the names that the function assigns.
         free: those of enclosing functions.
+        first: the first argument's, if there is one.
     """
 
-    def __init__(self, local: set[str], free: frozenset[str]) -> None:
-        self._local, self._free = local, free
+    def __init__(self, local: set[str], free: frozenset[str], first: Sequence[str]) -> None:
+        self._local, self._free, self._first = local, free, first
 
     def _call(self, what: str, at: ast.AST, *arguments: Any) -> Any:
         function = ast.Attribute(ast.Name(STAGED, ast.Load()), what, ast.Load())
         given: list[Any] = [each if isinstance(each, ast.AST) else ast.Constant(each) for each in arguments]
         return ast.copy_location(ast.Call(function, given, []), at)
+
+    def collected(self, arguments: ast.arguments) -> list[ast.stmt]:
+        """``*args`` and ``**kwargs`` are containers that the call made."""
+        found: list[ast.stmt] = []
+        for each in (arguments.vararg, arguments.kwarg):
+            if each is not None:
+                value = self._call("fresh", each, ast.Name(each.arg, ast.Load()))
+                found.append(ast.copy_location(ast.Assign([ast.Name(each.arg, ast.Store())], value), each))
+        return found
 
     # What is read.
 
@@ -103,6 +111,8 @@ class _Writer(ast.NodeTransformer):
         """See ``Watch.outer`` and ``Watch.free``."""
         if not isinstance(node.ctx, ast.Load) or node.id in self._local:
             return node
+        if node.id == "super":  # it looks at the function that calls it
+            raise Unreadable
         return self._call("free" if node.id in self._free else "outer", node, node.id, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
@@ -125,14 +135,27 @@ class _Writer(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         """See ``Watch.call``."""
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in self._local | self._free:
+            return self._super(node)
         self.generic_visit(node)
         for k, each in enumerate(node.args):
             if isinstance(each, ast.Starred):
                 node.args[k] = ast.Starred(self._call("each", each, each.value), ast.Load())
-        if any(keyword.arg is None for keyword in node.keywords):
-            raise Unreadable
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                keyword.value = self._call("named", keyword.value, keyword.value)
         function = ast.copy_location(ast.Attribute(ast.Name(STAGED, ast.Load()), "call", ast.Load()), node)
         return ast.copy_location(ast.Call(function, [node.func, *node.args], node.keywords), node)
+
+    def _super(self, node: ast.Call) -> Any:
+        """See ``Watch.parent``."""
+        given = [self.visit(each) for each in node.args]
+        if not given and "__class__" in self._free and self._first:
+            here = self._call("free", node, "__class__", ast.Name("__class__", ast.Load()))
+            given = [here, ast.Name(self._first[0], ast.Load())]
+        if len(given) != 2 or node.keywords or any(isinstance(each, ast.Starred) for each in given):
+            raise Unreadable
+        return self._call("parent", node, self._call("outer", node, "super", node.func), *given)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         """See ``Watch.operate``."""

@@ -28,6 +28,7 @@ class Reads:
     Attributes:
         loose: whether it did something that is not known to be done alike again.
         variables: the variables that it read or used and did not make.
+        before: their values when it read them first.
         found: those of them that it found outside its arguments.
     """
 
@@ -35,8 +36,9 @@ class Reads:
         self.guards = Guards(layer)
         self.loose = False
         self.variables: dict[int, Any] = {}
+        self.before: dict[int, Any] = {}
         self.found: set[int] = set()
-        self._mine: dict[int, Any] = {}  # lists made by the call
+        self._mine: dict[int, Any] = {}  # containers made by the call
         self._given = {id(each): each for each in _containers(given)}
         self._first = len(recorder.outputs)
         self._serial = recorder.serial
@@ -64,8 +66,8 @@ class Reads:
         return value
 
     def _variable(self, var: Any) -> None:
-        if not self._made(var):
-            self.variables[id(var)] = var
+        if not self._made(var) and id(var) not in self.variables:
+            self.variables[id(var)], self.before[id(var)] = var, var._value
 
     def _made(self, var: Any) -> bool:
         held = var._held
@@ -84,6 +86,8 @@ class Reads:
             self.see(owner)
         elif owner.__class__ is type:
             self.guards.member(owner, name, value)
+        elif owner.__class__ is super:
+            self._inherited(owner, name)
         else:
             self._of_object(owner, name)
         return self.see(value)
@@ -110,7 +114,7 @@ class Reads:
         self.guards.type_of(owner)
         member = getattr(kind, name, MISSING)
         self.guards.member(kind, name, member)
-        if member is not MISSING and not isinstance(member, (types.FunctionType, *PLAIN)):
+        if member is not MISSING and not isinstance(member, (types.FunctionType, *PLAIN, *CONTAINERS)):
             self.loose = True  # a property, or something else that computes
         elif name in own:  # type: ignore[operator]
             self.guards.entry(own, name, own[name])  # type: ignore[index, arg-type]
@@ -123,6 +127,23 @@ class Reads:
                     self.guards.entry(held, name, held.get(name, MISSING))
                     if name in held:
                         break
+
+    def _inherited(self, owner: Any, name: str) -> None:
+        """``super().name``: what the classes behind one have under a name."""
+        kind = owner.__self_class__
+        self.guards.member(kind, "__mro__", kind.__mro__)
+        for each in kind.__mro__[kind.__mro__.index(owner.__thisclass__) + 1 :]:
+            member = each.__dict__.get(name, MISSING)
+            self.guards.entry(each.__dict__, name, member)
+            if member is not MISSING:
+                self.loose |= member.__class__ is not types.FunctionType
+                return
+        self.loose = True
+
+    def parent(self, function: Any, kind: Any, owner: Any) -> Any:
+        """``super()``."""
+        self.loose |= function is not super or kind not in owner.__class__.__mro__
+        return function(kind, owner)
 
     def item(self, owner: Any, index: Any) -> Any:
         """``owner[index]``."""
@@ -187,6 +208,11 @@ class Reads:
         elif kind not in (range, enumerate, zip, reversed, str) and id(value) not in self._mine:
             self.loose = True
         return value
+
+    def named(self, value: Any) -> Any:
+        """What is given as ``**value``."""
+        self.loose |= value.__class__ not in DICTS
+        return self.see(value)
 
     def fresh(self, value: Any) -> Any:
         """A container that the call made."""

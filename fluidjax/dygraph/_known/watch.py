@@ -102,7 +102,7 @@ class Watch(Reads):
         self._plain(index)
         owner[index] = value
 
-    def call(self, function: Any, *arguments: Any, **named: Any) -> Any:
+    def call(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
         """``function(*arguments, **named)``."""
         kind = function.__class__
         if kind is types.MethodType:
@@ -173,10 +173,20 @@ class Watch(Reads):
         elif owner.__class__ in DICTS and function.__name__ in ("items", "keys", "values"):
             self.see(owner)
             return self.fresh(function(*arguments, **named))
+        elif owner.__class__ in DICTS and function.__name__ in ("get", "pop") and not named:
+            self._entry(owner, function.__name__, *arguments)
         else:
             self.loose = True
         value = function(*arguments, **named)
         return self.fresh(value) if value.__class__ is list else value
+
+    def _entry(self, owner: dict[Any, Any], method: str, key: Any, default: Any = None) -> None:
+        """``owner.get(key, default)``, or ``pop``."""
+        self.loose |= key.__class__ not in PLAIN
+        if id(owner) not in self._mine:
+            self.loose |= method == "pop"
+            self.guards.entry(owner, key, owner.get(key, MISSING))
+            self.see(owner.get(key))
 
     def _python(self, function: Any, arguments: tuple[Any, ...]) -> None:
         """A function of Python's own."""
