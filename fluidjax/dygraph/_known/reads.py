@@ -129,7 +129,7 @@ class Reads:
                         break
 
     def _inherited(self, owner: Any, name: str) -> None:
-        """``super().name``: what the classes behind one have under a name."""
+        """``super().name``: what the classes after one have under a name."""
         kind = owner.__self_class__
         self.guards.member(kind, "__mro__", kind.__mro__)
         for each in kind.__mro__[kind.__mro__.index(owner.__thisclass__) + 1 :]:
