@@ -50,6 +50,8 @@ class ExecutionStrategy(Settings):
         "use_thread_barrier": False,
     }
     _typed = _defaults
+    _counts = ("num_iteration_per_drop_scope", "num_iteration_per_run", "num_threads")
+    num_threads: int
 
 
 class BuildStrategy(Settings):
@@ -135,7 +137,7 @@ class BuildStrategy(Settings):
     }
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._passes is not None and name not in self._open:
+        if self._passes is not None and name in self._defaults and name not in self._open:
             raise EnforceNotMet(
                 f"BuildStrategy has been finalized, cannot be configured again: received {name} = {value!r}. Expected"
                 " all settings before the passes were asked for. Set it before, or make another BuildStrategy"
@@ -298,6 +300,7 @@ class CompiledProgram:
                 "No places for execution: with_data_parallel expected one place or more, received an empty list; leave"
                 " places out for all devices"
             )
+        self._exec_strategy.num_threads = self._exec_strategy.num_threads or 2 * len(places)
         devices = self._devices(len(places))
         physical = physical_devices(places) if devices.processes == 1 else []
         self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from fluidjax.base.errors import explain
 
-_INTS = range(-(2**31), 2**31)
+_INTS, _COUNTS = range(-(2**31), 2**31), range(2**63)
+
+
+class Count(int):
+    """How many: a whole number that is not negative."""
 
 
 class _Wrong(Exception):
@@ -18,21 +22,22 @@ class _Wrong(Exception):
 
 
 def _truth(value: Any) -> bool:
-    """Fluid takes what says of itself whether it is true (numbers, not texts or lists), and None for false."""
-    if value is not None and not hasattr(type(value), "__bool__") or np.size(value) != 1:
+    """Fluid takes what says of itself whether it is true (numbers, not texts, lists or names), and None for false."""
+    named = isinstance(value, enum.Enum) or value is not None and not hasattr(type(value), "__bool__")
+    if named or np.size(value) != 1:
         raise _Wrong
     return bool(value)
 
 
-def _whole(value: Any) -> int:
+def _whole(value: Any, among: range = _INTS) -> int:
     """Fluid takes numbers of NumPy, but no fractions of Python's."""
-    if isinstance(value, (str, bytes, float)) and not isinstance(value, np.generic) or np.ndim(value):
+    if isinstance(value, (str, bytes, float)) and not isinstance(value, np.generic):
         raise _Wrong
     try:
-        found = int(value)
+        found = int(value.item() if isinstance(value, np.ndarray) else value)
     except (TypeError, ValueError) as error:
         raise _Wrong from error
-    if found not in _INTS:
+    if found not in among:
         raise _Wrong
     return found
 
@@ -58,6 +63,7 @@ def _set_of_texts(value: Any) -> set[str]:
 _TAKES: dict[type, tuple[str, Callable[[Any], Any]]] = {
     bool: ("a bool", _truth),
     int: ("a whole number", _whole),
+    Count: ("a number, 0 or more", lambda value: _whole(value, _COUNTS)),
     str: ("a string", _text),
     list: ("a list of strings", _texts),
     set: ("a set of strings", _set_of_texts),
@@ -84,11 +90,12 @@ def _converted(owner: str, name: str, value: Any, like: Any) -> Any:
 class Settings:
     """Attributes with defaults; setting an unknown one is an error, so that misspellings do not go unnoticed.
 
-    Those in ``_typed`` take values of their default's type alone.
+    Those in ``_typed`` take values of their default's type alone, those in ``_counts`` no negative ones either.
     """
 
     _defaults: Mapping[str, Any] = {}
     _typed: Mapping[str, Any] = {}
+    _counts: Collection[str] = ()
 
     def __init__(self) -> None:
         self.__dict__.update(self._defaults)
@@ -99,5 +106,6 @@ class Settings:
                 f"{type(self).__name__} has no setting {name!r}; expected one of {', '.join(self._defaults)}"
             )
         if name in self._typed:
-            value = _converted(type(self).__name__, name, value, self._typed[name])
+            like = Count() if name in self._counts else self._typed[name]
+            value = _converted(type(self).__name__, name, value, like)
         self.__dict__[name] = value

@@ -26,7 +26,9 @@ Scale, Reduce = Build.GradientScaleStrategy, Build.ReduceStrategy
         (Build, "mkldnn_enabled_op_types", {"conv2d"}, {"conv2d"}),
         (Build, "memory_optimize", None, None),
         (Build, "reduce_strategy", Reduce.Reduce, Reduce.Reduce),
+        (Build, "num_trainers", np.array([3]), 3),
         (Execution, "num_threads", np.float32(2), 2),
+        (Execution, "num_iteration_per_run", 2**40, 2**40),
         (Execution, "use_cuda", 1, True),
         (DistributedStrategy, "mode", 3, 3),
     ],
@@ -43,6 +45,7 @@ def test_a_setting_holds_what_it_is_given_in_its_type(kind: type, name: str, val
         (Build, "sync_batch_norm", "no"),
         (Build, "sync_batch_norm", []),
         (Build, "sync_batch_norm", np.zeros(2)),
+        (Build, "sync_batch_norm", Scale.One),
         (Build, "num_trainers", 1.5),
         (Build, "num_trainers", None),
         (Build, "num_trainers", 2**40),
@@ -53,6 +56,7 @@ def test_a_setting_holds_what_it_is_given_in_its_type(kind: type, name: str, val
         (Build, "reduce_strategy", 1),
         (Build, "gradient_scale_strategy", Reduce.Reduce),
         (Execution, "num_threads", "4"),
+        (Execution, "num_iteration_per_drop_scope", -1),
         (DistributedStrategy, "num_trainers", "4"),
     ],
 )
@@ -64,6 +68,26 @@ def test_a_setting_refuses_other_types(kind: type, name: str, value: Any) -> Non
 def test_memory_is_optimized_or_not_or_by_default() -> None:
     with pytest.raises(fluid.core.EnforceNotMet, match="None, False or True"):
         Build().memory_optimize = 1
+
+
+def test_a_strategy_with_its_passes_still_says_which_settings_it_has() -> None:
+    strategy = Build()
+    strategy._finalize_strategy_and_create_passes()
+    with pytest.raises(AttributeError, match="no setting 'fuse_everything'"):
+        strategy.fuse_everything = True
+    with pytest.raises(fluid.core.EnforceNotMet, match="has been finalized"):
+        strategy.sync_batch_norm = True
+
+
+def test_a_run_says_how_many_threads_it_was_given() -> None:
+    strategy = Execution()
+    with fluid.program_guard(fluid.Program()):
+        total = fluid.layers.reduce_sum(fluid.data("x", [None, 2]))
+        places = [fluid.CPUPlace()] * 2
+        program = fluid.CompiledProgram(fluid.default_main_program())
+        program = program.with_data_parallel(exec_strategy=strategy, places=places)
+        assert fluid.Executor().run(program, {"x": np.ones((2, 2), "f4")}, [total])[0].tolist() == [2.0, 2.0]
+    assert strategy.num_threads == 4
 
 
 def test_ways_of_reducing_print_as_in_fluid() -> None:
