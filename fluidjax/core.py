@@ -29,6 +29,7 @@ from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.fits import diff_tensor_shape
 from fluidjax.execution.native import ExecutorPrepareContext
 from fluidjax.execution.native import NativeExecutor as Executor
+from fluidjax.execution.python_functions import register as _append_python_callable_object_and_return_id
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import load_op_library
 from fluidjax.framework import names as _names
@@ -80,6 +81,8 @@ _PREDICTORS = ("AnalysisPredictor", "NativePaddlePredictor", "PaddlePredictor", 
 _GIVEN = ("PaddleBuf", "PaddleDType", "PaddlePlace", "PaddleTensor", "ZeroCopyTensor", "paddle_dtype_size")
 _ORDERING = ("build_adjacency_list", "graph_num", "has_circle", "topology_sort")
 _COMMANDS = ("less_than_ver", "run_cmd", "run_shell_command")
+_DICTS = ("_create_loaded_parameter", "_load_dygraph_dict", "_load_static_dict", "_save_dygraph_dict",
+          "_save_static_dict")  # fmt: skip
 _EAGER = ("_switch_tracer", "dygraph_partial_grad", "start_imperative_gperf_profiler", "stop_imperative_gperf_profiler")
 _KEYS = "kDisabled kCPU kCUDA kAll kDefault kCalls kTotal kMin kMax kAve kOpDetail kAllOpDetail".split()
 _PROFILING = ("EventSortingKey", "ProfilerState", "TracerOption", "disable_profiler", "enable_profiler",
@@ -112,6 +115,13 @@ if TYPE_CHECKING:
     from fluidjax.ir.nodes import Node
     from fluidjax.ir.ordering import build_adjacency_list, graph_num, has_circle, topology_sort
     from fluidjax.native.commands import less_than_ver, run_cmd, run_shell_command
+    from fluidjax.native.dicts import (
+        _create_loaded_parameter,
+        _load_dygraph_dict,
+        _load_static_dict,
+        _save_dygraph_dict,
+        _save_static_dict,
+    )
     from fluidjax.native.eager import (
         _switch_tracer,
         dygraph_partial_grad,
@@ -156,6 +166,7 @@ else:
             **dict.fromkeys(_GIVEN, "fluidjax.inference.tensors"),
             **dict.fromkeys(_ORDERING, "fluidjax.ir.ordering"),
             **dict.fromkeys(_COMMANDS, "fluidjax.native.commands"),
+            **dict.fromkeys(_DICTS, "fluidjax.native.dicts"),
             **dict.fromkeys(_EAGER, "fluidjax.native.eager"),
             **dict.fromkeys(_PROFILING, "fluidjax.native.profiling"),
             **dict.fromkeys(_READING, "fluidjax.native.feed_reader"),
@@ -163,9 +174,12 @@ else:
     )
 
 __all__ = [
-    "__unittest_throw_exception__", "_convert_to_tensor_list", "_dygraph_debug_level", "_get_all_register_op_kernels",
-    "_get_use_default_grad_op_desc_maker_ops", "_is_dygraph_debug_enabled", "_is_program_version_supported",
-    "_set_eager_deletion_mode", "_set_fuse_parameter_group_size", "_set_fuse_parameter_memory_size", "_switch_tracer",
+    "__unittest_throw_exception__", "_append_python_callable_object_and_return_id", "_convert_to_tensor_list",
+    "_create_loaded_parameter", "_dygraph_debug_level", "_get_all_register_op_kernels",
+    "_get_use_default_grad_op_desc_maker_ops", "_is_dygraph_debug_enabled",
+    "_is_program_version_supported", "_load_dygraph_dict", "_load_static_dict", "_save_dygraph_dict",
+    "_save_static_dict", "_set_eager_deletion_mode",
+    "_set_fuse_parameter_group_size", "_set_fuse_parameter_memory_size", "_switch_tracer",
     "AnalysisConfig", "AnalysisPredictor", "AttrType", "avx_supported", "BackwardStrategy", "BlockDesc",
     "build_adjacency_list", "core_suffix", "CpuPassStrategy", "CPUPlace", "create_paddle_predictor",
     "create_py_reader", "CUDAPinnedPlace", "CUDAPlace", "Dataset", "DeviceContext", "diff_tensor_shape",

@@ -6,13 +6,12 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
-from fluidjax.base.places import CPUPlace, Place, is_compiled_with_cuda, jax_device
+from fluidjax.base.places import Place, checked_place, is_compiled_with_cuda, jax_device
 from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
@@ -56,6 +55,9 @@ from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
 
+if TYPE_CHECKING:
+    from fluidjax.execution.native import NativeExecutor
+
 __all__ = ["Executor", "global_scope", "scope_guard"]
 
 _as_lodtensor = as_lodtensor  # the name that tests and older scripts know
@@ -82,7 +84,7 @@ class Executor:
     """
 
     def __init__(self, place: Place | None = None):
-        self.place = _checked_place(place)
+        self.place = checked_place(place)
         compute_in_the_calling_thread()
         use_cache(flag("FLAGS_compilation_cache_dir"))
         if not flag("FLAGS_use_system_allocator"):
@@ -97,6 +99,13 @@ class Executor:
     @cached_property
     def _is_default(self) -> bool:
         return not is_compiled_with_cuda() and self._device == jax.local_devices()[0]
+
+    @cached_property
+    def _default_executor(self) -> NativeExecutor:
+        """One that runs descs, at the same place."""
+        from fluidjax.execution.native import NativeExecutor
+
+        return NativeExecutor(self.place)
 
     def close(self) -> None:
         """Release the executor, which cannot run programs afterwards, and tell parameter servers that it is done."""
@@ -364,21 +373,6 @@ class Executor:
 
     def _on_device(self, function: Any, *args: Any) -> Any:
         return with_x64(function, *args) if self._is_default else with_device(self._device, function, *args)
-
-
-def _checked_place(place: Any) -> Place:
-    if place is None:
-        return CPUPlace()
-    if not isinstance(place, Place):
-        raise TypeError(
-            explain(
-                f"Executor: {place!r} is no place",
-                "fluid.CPUPlace() or fluid.CUDAPlace(0)",
-                f"a {type(place).__name__}",
-                "write fluid.Executor(fluid.CPUPlace())",
-            )
-        )
-    return place
 
 
 def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralDevices | None]:

@@ -9,8 +9,11 @@ import functools
 import importlib.util
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+
+from fluidjax.base.errors import explain
 
 
 @functools.cache
@@ -220,3 +223,19 @@ def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]
     """A list of `device_count` pinned places; by default CPU_NUM of them, or one."""
     count = int(os.environ.get("CPU_NUM", 1)) if device_count is None else device_count
     return [CUDAPinnedPlace()] * count
+
+
+def checked_place(place: Any) -> Place:
+    """The place of an executor, the CPU if None. Raises TypeError for what is no place."""
+    if place is None:
+        return CPUPlace()
+    if not isinstance(place, Place):
+        raise TypeError(
+            explain(
+                f"Executor: {place!r} is no place",
+                "fluid.CPUPlace() or fluid.CUDAPlace(0)",
+                f"a {type(place).__name__}",
+                "write fluid.Executor(fluid.CPUPlace())",
+            )
+        )
+    return place

@@ -38,6 +38,7 @@ class NativeExecutor:
     """
 
     def __init__(self, place: Place):
+        self.place = place
         self._executor = Executor(place)
         self._prepared: dict[bytes, ExecutorPrepareContext] = {}
 

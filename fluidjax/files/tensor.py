@@ -54,12 +54,12 @@ def encode(value: Value) -> list[bytes | memoryview]:
     """The stream of a value, as chunks to be written one after another (the numbers are not copied)."""
     if isinstance(value, RowsValue):
         head = struct.pack("<IQ", 0, len(value.rows)) + np.asarray(value.rows, "<i8").tobytes()
-        return [head + struct.pack("<q", value.height), *_encode_tensor(value.array)]
+        return [head + struct.pack("<q", value.height), *encode_tensor(value.array)]
     head = struct.pack("<IQ", 0, len(value.lod))
     for level in value.lod:
         offsets = np.asarray(level, "<u8").tobytes()
         head += struct.pack("<Q", len(offsets)) + offsets
-    return [head, *_encode_tensor(value.array)]
+    return [head, *encode_tensor(value.array)]
 
 
 def encode_parts(parts: Iterable[np.ndarray], shape: Sequence[int], dtype: np.dtype) -> list[bytes | memoryview]:
@@ -68,7 +68,8 @@ def encode_parts(parts: Iterable[np.ndarray], shape: Sequence[int], dtype: np.dt
     return [head, _tensor_head(shape, dtype), *(_numbers(np.asarray(part, dtype)) for part in parts)]
 
 
-def _encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
+def encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
+    """The stream of a Tensor, as chunks."""
     array = np.asarray(array)
     return [_tensor_head(array.shape, array.dtype), _numbers(array)]
 
@@ -92,7 +93,7 @@ def decode(cursor: Cursor) -> DenseValue:
     """Read one LoDTensor stream; FileFormatError (and nothing allocated) where a length or an offset is wrong."""
     _version(cursor, "LoDTensor")
     lod = _decode_lod(cursor)
-    array = _decode_tensor(cursor)
+    array = decode_tensor(cursor)
     _check_lod(cursor, lod, array.shape)
     return DenseValue(array, lod)
 
@@ -109,7 +110,7 @@ def read_rows(cursor: Cursor) -> tuple[np.ndarray, np.ndarray, int]:
     count = cursor.number("Q", "the number of rows")
     rows = cursor.array(np.dtype("<i8"), count, f"{count} row numbers")
     height = cursor.number("q", "the height")
-    array = _decode_tensor(cursor)
+    array = decode_tensor(cursor)
     outside = rows[(rows < 0) | (rows >= height)]
     if height < 0 or outside.size:
         received = f"row {outside[0]}" if outside.size else f"height {height}"
@@ -161,7 +162,7 @@ def _decode_lod(cursor: Cursor) -> list[list[int]]:
     return lod
 
 
-def _decode_tensor(cursor: Cursor) -> np.ndarray:
+def decode_tensor(cursor: Cursor) -> np.ndarray:
     _version(cursor, "Tensor")
     size = cursor.number("i", "the size of the TensorDesc")
     if not 0 <= size <= MAX_DESC_BYTES:

@@ -301,3 +301,38 @@ def test_functions_are_called_once_at_the_end():
     assert called == [1]
     with pytest.raises(TypeError, match="callable"):
         registrar.register(3)
+
+
+def test_files_of_named_tensors(net, tmp_path):
+    path, scope, other = str(tmp_path / "a"), fluid.Scope(), fluid.Scope()
+    executor = fluid.Executor(fluid.CPUPlace())._default_executor
+    w, b = (fluid.layers.create_parameter(shape, "float32", name=name) for name, shape in (("w", [2, 2]), ("b", [2])))
+    core._create_loaded_parameter([w, b], scope, executor)
+    tensor = scope.find_var("w").get_tensor()
+    assert not np.array(tensor).any() and np.array(tensor).shape == (2, 2)
+    tensor.set(np.float32([[0, 1], [2, 3]]), fluid.CPUPlace())
+    core._create_loaded_parameter([w], scope, executor)
+    core._save_static_dict(path, [w, b], scope)
+    # As 1.8.5 writes it, but for the bytes in front, which it leaves undefined.
+    first = b"NAME" + (1).to_bytes(8, "little") + b"b" + bytes(4) + b"\x04\0\0\0\x08\x05\x10\x02" + bytes(8)
+    assert (tmp_path / "a").read_bytes()[256:].startswith(b"TNUM" + (2).to_bytes(8, "little") + first + b"NAME")
+    core._load_static_dict(path, [w], other, executor)
+    assert np.array(other.find_var("w").get_tensor()).tolist() == [[0, 1], [2, 3]] and other.find_var("b") is None
+    with fluid.dygraph.guard():
+        loaded = core._load_dygraph_dict(path)
+        assert [loaded[name].numpy().tolist() for name in ("b", "w")] == [[0, 0], [[0, 1], [2, 3]]]
+        core._save_dygraph_dict(str(tmp_path / "d"), {"key": loaded["w"]})
+        assert list(core._load_dygraph_dict(str(tmp_path / "d"))) == ["w"]
+    missing = fluid.layers.create_parameter([1], "float32", name="missing")
+    for message, call in (
+        (r"can't not find vairable \[missing\]", lambda: core._save_static_dict(path, [missing], scope)),
+        (r"Can not find \[missing\]", lambda: core._load_static_dict(path, [missing], scope, executor)),
+        ("should be a list", lambda: core._load_static_dict(path, {"w": w}, scope, executor)),
+        ("File open error", lambda: core._load_dygraph_dict(path + "x")),
+        ("is not type of VarBase", lambda: core._save_dygraph_dict(path, {"w": w})),
+    ):
+        with pytest.raises(core.EnforceNotMet, match=message):
+            call()
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-3])
+    with pytest.raises(core.EnforceNotMet, match="does not fit in the file"):
+        core._load_dygraph_dict(path)
