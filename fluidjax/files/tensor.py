@@ -163,6 +163,7 @@ def _decode_lod(cursor: Cursor) -> list[list[int]]:
 
 
 def decode_tensor(cursor: Cursor) -> np.ndarray:
+    """Read one Tensor stream."""
     _version(cursor, "Tensor")
     size = cursor.number("i", "the size of the TensorDesc")
     if not 0 <= size <= MAX_DESC_BYTES:
