@@ -47,6 +47,7 @@ DOORS = {
 LATE = {
     ("fluidjax/passes.py", "fluidjax.debugger"): "imports all that draws, for one pass",
     ("fluidjax/execution/native.py", "fluidjax.execution.trainer"): "needs messages that few scripts use",
+    ("fluidjax/executor.py", "fluidjax.execution.native"): "holds an Executor itself, and few scripts ask for it",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
 }
