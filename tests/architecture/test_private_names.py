@@ -16,6 +16,11 @@ FLUIDS = {
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
     ("fluidjax.layers._tensor.elementwise", "_elementwise_op"),
     # Of fluid.core.
+    ("fluidjax.native.dicts", "_create_loaded_parameter"),
+    ("fluidjax.native.dicts", "_load_dygraph_dict"),
+    ("fluidjax.native.dicts", "_load_static_dict"),
+    ("fluidjax.native.dicts", "_save_dygraph_dict"),
+    ("fluidjax.native.dicts", "_save_static_dict"),
     ("fluidjax.native.eager", "_switch_tracer"),
     ("fluidjax.native.library", "_dygraph_debug_level"),
     ("fluidjax.native.library", "_is_dygraph_debug_enabled"),
