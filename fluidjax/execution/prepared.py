@@ -18,6 +18,7 @@ from typing import Any
 from fluidjax.base.scope import Scope
 from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
+from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.interpreted import InterpretedRuns
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.retry import Attempts
@@ -59,7 +60,7 @@ class Prepared:
     ):
         validate(program)
         job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread)
-        self._alike = job.alike
+        self._job, self._alike = job, job.alike
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations)
@@ -83,6 +84,17 @@ class Prepared:
     def compilations(self) -> int:
         """How many times this program was traced and compiled for these fetches."""
         return self._compilations.count
+
+    def ready(self, feeds: Sequence[Any]) -> Compiled | None:
+        """What a run on these ``feeds`` calls, where that is one step that has run and reads nothing else."""
+        ops, job = self._whole.compiled, self._job
+        if ops is None or ops.inputs != job.feeds or self._whole.layout.written:
+            return None
+        return ops.ready((), feeds)
+
+    def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
+        """The feeds, as the next run takes them."""
+        return self._attempts.feeds(feed)
 
     @property
     def ops(self) -> int:
@@ -156,9 +168,10 @@ class Prepared:
 
 def compilations(program: Program) -> int:
     """How many times runs of a program were traced and compiled, for whatever was fed and fetched."""
-    cached = program.__dict__.get("_prepared_cache", {}).values()
-    pruned = program.__dict__.get("_pruned_cache", {}).values()
-    return sum(prepared.compilations for prepared in cached) + sum(map(compilations, pruned))
+    known = program.__dict__
+    runs = (*known.get("_prepared_cache", {}).values(), *known.get("_staged_runs", ()))
+    pruned = known.get("_pruned_cache", {}).values()
+    return sum(run.compilations for run in runs) + sum(map(compilations, pruned))
 
 
 def _undeclared_writes(program: ProgramView) -> tuple[str, ...]:

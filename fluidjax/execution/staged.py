@@ -1,12 +1,13 @@
 """Steps over several physical devices whose shares differ: a local step on each, one sum over all, an update on each.
 
 Each device runs programs of its own (see ``lowering.engine.staged``), compiled for its share; only the sums of
-gradients are one jitted function over all of them. The scope holds what device 0 has; the others' copies are kept here
-and taken until the scope holds something else. Nothing is stored before all devices have succeeded.
+gradients are one jitted function over all of them. Nothing is stored before all devices have succeeded. A run like an
+earlier one calls what that one compiled.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,21 +16,24 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.xla_client import ArrayImpl
 
-from fluidjax.base.scope import Scope, held
+from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution import mode
+from fluidjax.execution.again import NOTHING, Again, Call, Values
 from fluidjax.execution.asked import preparing_flags
+from fluidjax.execution.copies import Copies
 from fluidjax.execution.feed import Handed
+from fluidjax.execution.form import form
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.shares import Feed
-from fluidjax.execution.state import NothingToFetch, on_device
-from fluidjax.execution.writer import move, write_back
+from fluidjax.execution.state import NothingToFetch
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program
 from lowering.engine.dataflow import flow
+from lowering.engine.interrupts import uninterrupted
 from lowering.engine.staged import StagedProgram, Sum
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import UninitializedError
@@ -37,8 +41,6 @@ from lowering.mesh import AXIS
 from lowering.values import SelectedRows
 
 _KEPT = 64  # prepared programs of a device
-
-Values = dict[str, Any]  # what a device knows in a run: fed values, and ``Handed`` ones
 
 
 class Staged:
@@ -48,16 +50,22 @@ class Staged:
         devices: the physical devices, the executor's first.
         whole: the program.
         program: its stages.
+
+    Attributes:
+        repeated: how many runs called what earlier ones had compiled.
     """
 
     def __init__(self, devices: Sequence[jax.Device], whole: Program, program: StagedProgram):
         check_trusted(whole)
         self.state = program.state
+        self.repeated = 0
         self._whole = whole
         self._program = program
         self._devices = [_Device(device, i, program) for i, device in enumerate(devices)]
         self._sums = _Sums(devices)
-        self._copies: dict[str, tuple[Any, dict[int, Any]]] = {}  # (what the scope holds, that on each device)
+        whole.__dict__.setdefault("_staged_runs", weakref.WeakSet()).add(self)
+        self._copies = Copies(devices)
+        self._again: dict[Any, list[Again]] = {}  # by what is fetched: what each stage called
 
     def run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str]) -> list[list[Any]]:
         """Run once; for each device what it fetches.
@@ -83,61 +91,78 @@ class Staged:
         held = self._program.persistable.difference(self._devices[0].keeps)
         return {name: value for name, value in parts[0].items() if name in held}
 
+    @property
+    def compilations(self) -> int:
+        """How many times programs of devices were traced and compiled."""
+        return sum(device.compilations for device in self._devices)
+
     def drop_copies(self) -> None:
         """Before runs of another kind: let go of what they will outdate."""
         self._copies.clear()
+        self._again.clear()
 
     def _run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str], seed: Any) -> list[list[Any]]:
         asked = [[names[i] for names in map(self._program.names, fetches)] for i in range(len(self._devices))]
-        values = [self._begin(scope, d, parts[d.index], asked[d.index]) for d in self._devices]
-        for at, stage in enumerate(self._program.stages):
-            apart = self._sum(stage.sums, values)
-            for device, known, names in zip(self._devices, values, asked, strict=True):
-                with_device(device.device, device.step, at, apart, known, names, seed)
+        fed = [self._fed(d, part) for d, part in zip(self._devices, parts, strict=True)]
+        values = None
+        if self._copies.current(scope):
+            values = self._repeat(fed, tuple(fetches), seed)
+        else:
+            self._again.clear()
+        if values is None:
+            values = self._first(scope, fed, asked, tuple(fetches), seed)
         state = [{n: known[n].value for n in d.keeps} for d, known in zip(self._devices, values, strict=True)]
         found = [[_unshared(known[n].value) for n in names] for known, names in zip(values, asked, strict=True)]
         jax.block_until_ready((state, found))
-        self._store(scope, state)
+        uninterrupted(lambda: self._copies.store(scope, state))
         return found
 
-    # --- the state ------------------------------------------------------------------------------------------------
+    def _fed(self, device: _Device, part: Feed) -> Values:
+        return {self._program.names(n)[device.index]: _fed(v, device.device) for n, v in part.items()}
 
-    def _begin(self, scope: Scope, device: _Device, part: Feed, asked: Sequence[str]) -> Values:
+    def _first(
+        self, scope: Scope, fed: Sequence[Values], asked: Sequence[Sequence[str]], fetches: tuple[str, ...], seed: Any
+    ) -> list[Values]:
+        """Run all stages; what each device then knows."""
+        values = [self._begin(scope, d, part, names) for d, part, names in zip(self._devices, fed, asked, strict=True)]
+        before = [dict(known) for known in values]
+        stages = []
+        for at, stage in enumerate(self._program.stages):
+            apart = self._sum(stage.sums, values)
+            calls = [
+                with_device(device.device, device.step, at, apart, known, names, seed)
+                for device, known, names in zip(self._devices, values, asked, strict=True)
+            ]
+            stages.append(Again(apart, calls))
+        if not all(_stays(d.keeps, *of) for d, *of in zip(self._devices, before, values, strict=True)):
+            self._again.clear()
+        elif all(stage.possible for stage in stages):
+            while len(self._again) >= _KEPT:
+                self._again.pop(next(iter(self._again)))
+            self._again[fetches] = stages
+        return values
+
+    def _repeat(self, fed: Sequence[Values], fetches: tuple[str, ...], seed: Any) -> list[Values] | None:
+        """Run all stages as an earlier run did; None where something differs, and then nothing has happened."""
+        stages = self._again.get(fetches)
+        if stages is None:
+            return None
+        values = [self._copies.handed(i) | part for i, part in enumerate(fed)]
+        for sums, again in zip(self._program.stages, stages, strict=True):
+            if self._sum(sums.sums, values) != again.apart or not again.run(values, seed):
+                return None
+        self.repeated += 1
+        return values
+
+    def _begin(self, scope: Scope, device: _Device, part: Values, asked: Sequence[str]) -> Values:
         """What a device is fed, and what it may read of the scope."""
-        values = {self._program.names(n)[device.index]: _fed(v, device.device) for n, v in part.items()}
+        values = dict(part)
         for name in dict.fromkeys([*device.reads, *asked]):
             if name not in values and (name in device.reads or name not in device.computed):
-                array = self._held(scope, name, device)
+                array = self._copies.get(scope, name, device.index)
                 if array is not None:
                     values[name] = Handed(array)
         return values
-
-    def _held(self, scope: Scope, name: str, device: _Device) -> Any:
-        """A device's copy of an array that the scope holds; None where it holds nothing."""
-        holder = held(scope, name)
-        if holder is None or (isinstance(holder, LoDTensor) and not holder._is_initialized()):
-            return None
-        if type(holder) is not LoDTensor or holder._lod:
-            raise Unspreadable(f"{name} in the scope is no plain array")
-        move(holder, on_device)
-        array = holder._array
-        whose, copies = self._copies.get(name, (None, {}))
-        if whose is not array:
-            _, copies = self._copies[name] = array, {}
-        if device.index not in copies:
-            copies[device.index] = jax.device_put(array, device.device)
-        return copies[device.index]
-
-    def _store(self, scope: Scope, state: Sequence[Values]) -> None:
-        """Store what the devices leave: shared variables as device 0 has them, and the devices' own."""
-        first = self._devices[0].device
-        for i, left in enumerate(state):
-            for name, value in left.items():
-                if i == 0 or name not in state[0]:
-                    stored = jax.device_put(value, first) if isinstance(value, ArrayImpl) else value
-                    self._copies[name] = stored, {}
-                self._copies[name][1][i] = value
-        write_back(scope, {name: self._copies[name][0] for left in state for name in left})
 
     # --- the sums -------------------------------------------------------------------------------------------------
 
@@ -189,8 +214,13 @@ class _Device:
         parts = {s.parts[self.index] for stage in self._stages[at + 1 :] for s in stage.sums}
         return parts.union(*(reads for reads, _ in self._flows[at + 1 :]))
 
-    def step(self, at: int, apart: Sequence[Sum], known: Values, asked: Sequence[str], seed: Any) -> None:
-        """Run a stage, which first sums what is ``apart``, and add to what is ``known``."""
+    @property
+    def compilations(self) -> int:
+        """How many times its programs were traced and compiled."""
+        return sum(prepared.compilations for prepared in self._prepared.values())
+
+    def step(self, at: int, apart: Sequence[Sum], known: Values, asked: Sequence[str], seed: Any) -> Call | None:
+        """Run a stage, which first sums what is ``apart``, and add to what is ``known``; returns what was called."""
         reads, writes = self._flows[at]
         totals = {s.totals[self.index] for s in apart}
         wanted = self._later[at].union(asked)
@@ -201,12 +231,14 @@ class _Device:
         feed = {n: known[n] for n in names if n in known}
         prepared = self._made(at, tuple(apart), tuple(feed), tuple(fetches))
         if not fetches:
-            return
+            return NOTHING
         try:
             values = mode.run(prepared, self._scope, feed, seed if prepared.random else None)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise prepared.failure(self._scope, error)  # noqa: B904  (most often the error itself)
+        call = Call.of(prepared, feed, fetches)
         known.update(zip(fetches, map(Handed, values), strict=True))
+        return call
 
     def _made(self, at: int, apart: tuple[Sum, ...], feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Prepared:
         checked, _, _ = preparing_flags()
@@ -225,9 +257,9 @@ class _Sums:
 
     def __init__(self, devices: Sequence[jax.Device]):
         mesh = Mesh(np.array(devices), (AXIS,))
-        rows, alike = PartitionSpec(AXIS), PartitionSpec()
+        rows = PartitionSpec(AXIS)
         self._rows = NamedSharding(mesh, rows)
-        over = jax.shard_map(_summed, mesh=mesh, in_specs=(rows,), out_specs=alike, check_vma=False)
+        over = jax.shard_map(_summed, mesh=mesh, in_specs=(rows,), out_specs=rows, check_vma=False)
         self._jitted = jax.jit(over)
 
     def __call__(self, parts: Sequence[Sequence[jax.Array]]) -> list[list[jax.Array]]:
@@ -246,8 +278,7 @@ class _Sums:
         return jax.make_array_from_single_device_arrays((first * len(parts), *others), self._rows, list(parts))
 
     def _apart(self, total: jax.Array, shape: tuple[int, ...]) -> list[jax.Array]:
-        on = {shard.device: shard.data for shard in total.addressable_shards}
-        found = [on[device] for device in self._rows.mesh.devices.flat]
+        found = [total.addressable_data(i) for i in range(self._rows.num_devices)]
         return found if shape else [one.reshape(()) for one in found]
 
 
@@ -272,3 +303,9 @@ def _moved(value: Any, device: jax.Device) -> Any:
 def _unshared(value: Any) -> Any:
     """A fetched value that no later run gives away."""
     return jax.tree_util.tree_map(lambda leaf: np.array(leaf), value)
+
+
+def _stays(names: Sequence[str], before: Values, after: Values) -> bool:
+    """Whether the state that a device reads is left in the same form."""
+    read = [n for n in names if type(before.get(n)) is Handed]
+    return form([before[n].value for n in read]) == form([after[n].value for n in read])

@@ -17,7 +17,7 @@ from tests.parallel import divided, pipelined, placed, staged
 from tests.parallel.nets import conv_bn, mlp, own_rates
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_recordings import test_recording
-from tests.parallel.ways import both, ways
+from tests.parallel.ways import both, repeated, ways
 
 DATA = Path(__file__).parent / "data"
 Scale = fluid.BuildStrategy.GradientScaleStrategy
@@ -64,13 +64,14 @@ def check_both_ways_agree() -> None:
     cases += [(conv_bn, 2, {"sync_batch_norm": True}), (own_rates, 2, {})]
     for net, devices, settings in cases:
         spread, one = both(net, devices, **settings)
-        for step, rows in enumerate([8, 7, 8]):
+        for step, rows in enumerate([8, 7, 7, 8]):  # the third like the second
             feed = spread.feed(step, rows)
             for found, wanted in zip(
                 spread.run(feed, [spread.loss, *spread.more]), one.run(feed, [one.loss, *one.more]), strict=True
             ):
                 np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6, err_msg=f"{net.__name__} {step}")
         joint = settings.get("sync_batch_norm")
+        assert repeated(spread) == (not joint)
         assert ways(spread) == ["spread", "together" if joint else "staged"] and ways(one) == ["together"]
         assert_same(spread.values(), one.values(), 2e-5)
         local = [t.program._several.local for t in (spread, one)]

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.execution.several import SeveralDevices
+from fluidjax.execution.staged import Staged
 from tests.parallel.test_data_parallel import Training
 
 
 def ways(training: Training) -> list[str]:
     """Of each program that was written for the runs so far, the way it runs: together, spread or staged."""
     return [key[-1] for key in training.program._several._written]
+
+
+def repeated(training: Training) -> int:
+    """How many of its runs in stages called what earlier ones had compiled."""
+    return sum(run.repeated for run in training.program._several._written.values() if isinstance(run, Staged))
 
 
 def on_one(training: Training) -> Training:

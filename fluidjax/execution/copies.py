@@ -1,0 +1,110 @@
+"""The state of several physical devices: what each has of every variable that a scope holds.
+
+The scope's tensors hold what device 0 has. Whether they still do tells whether the copies are what a run has to take:
+the user, or another program, may have stored something else.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jaxlib.xla_client import ArrayImpl
+
+from fluidjax.base.scope import Scope, ScopeVariable, held
+from fluidjax.base.values import LoDTensor
+from fluidjax.execution.feed import Handed
+from fluidjax.execution.mesh import Unspreadable
+from fluidjax.execution.state import on_device
+from fluidjax.execution.writer import move, write_back
+
+
+class _Seen(NamedTuple):
+    """A variable of the scope, and what it held when the copies were made."""
+
+    variable: ScopeVariable
+    holder: LoDTensor
+    array: Any
+
+    def lasts(self) -> bool:
+        holder = self.variable._holder
+        return holder is self.holder and type(holder) is LoDTensor and holder._stored is self.array and not holder._lod
+
+
+class Copies:
+    """Every device's copies of a scope's arrays.
+
+    Args:
+        devices: the physical devices.
+
+    Attributes:
+        on: for each device its arrays, by name.
+    """
+
+    def __init__(self, devices: Sequence[jax.Device]):
+        self._devices = devices
+        self.on: list[dict[str, Any]] = [{} for _ in devices]
+        self._seen: dict[str, _Seen] = {}
+        self._scope: Callable[[], Scope | None] = lambda: None
+        self._edition = 0
+
+    def clear(self) -> None:
+        """Let go of all copies."""
+        self._scope = lambda: None
+        self._seen.clear()
+        for of_device in self.on:
+            of_device.clear()
+
+    def handed(self, device: int) -> dict[str, Any]:
+        """All arrays of a device, as they are handed to its next run."""
+        return {name: Handed(array) for name, array in self.on[device].items()}
+
+    def current(self, scope: Scope) -> bool:
+        """Whether ``scope`` holds what the last run stored, so that every device has its copies of that."""
+        same = self._scope() is scope and self._edition == scope._edition
+        return same and all(seen.lasts() for seen in self._seen.values())
+
+    def get(self, scope: Scope, name: str, device: int) -> Any:
+        """A device's copy of an array that the scope holds; None where it holds nothing."""
+        holder = held(scope, name)
+        if holder is None or (isinstance(holder, LoDTensor) and not holder._is_initialized()):
+            return None
+        if type(holder) is not LoDTensor or holder._lod:
+            raise Unspreadable(f"{name} in the scope is no plain array")
+        move(holder, on_device)
+        array = holder._array
+        if holder._stored is not array:  # an entry of what another program's runs keep
+            array = holder._array = on_device(array)
+        if name not in self._seen or self._seen[name].array is not array:
+            self._scope = lambda: None
+            for of_device in self.on:
+                of_device.pop(name, None)
+        self._see(scope, name, array)
+        if name not in self.on[device]:
+            self.on[device][name] = jax.device_put(array, self._devices[device])
+        return self.on[device][name]
+
+    def store(self, scope: Scope, state: Sequence[Mapping[str, Any]]) -> None:
+        """Store what the devices leave: shared variables as device 0 has them, and the devices' own."""
+        stored: dict[str, Any] = {}
+        for i, left in enumerate(state):
+            self.on[i].update(left)
+            own = {n: value for n, value in left.items() if n not in stored}
+            if i:
+                own = {n: _moved(value, self._devices[0]) for n, value in own.items()}
+            stored |= own
+        write_back(scope, stored)
+        for name, array in stored.items():
+            self._see(scope, name, array)
+        self._scope, self._edition = weakref.ref(scope), scope._edition
+
+    def _see(self, scope: Scope, name: str, array: Any) -> None:
+        variable = scope.find_var(name)
+        assert variable is not None
+        self._seen[name] = _Seen(variable, variable._holder, array)
+
+
+def _moved(value: Any, device: jax.Device) -> Any:
+    return jax.device_put(value, device) if isinstance(value, ArrayImpl) else value
