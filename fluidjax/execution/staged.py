@@ -62,7 +62,7 @@ class Staged:
         self._whole = whole
         self._program = program
         self._devices = [_Device(device, i, program) for i, device in enumerate(devices)]
-        self._sums = _Sums(devices)
+        self._sums = Sums(devices)
         whole.__dict__.setdefault("_staged_runs", weakref.WeakSet()).add(self)
         self._copies = Copies(devices)
         self._again: dict[Any, list[Again]] = {}  # by what is fetched: what each stage called
@@ -252,7 +252,7 @@ class _Device:
         return found
 
 
-class _Sums:
+class Sums:
     """Sums of arrays over devices, of which each gets all."""
 
     def __init__(self, devices: Sequence[jax.Device]):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fluidjax as fluid
+from examples import digits
+from examples.job import train
 from fluidjax.execution.prepared import compilations
+from fluidjax.execution.several import SeveralDevices
 from tests.parallel.nets import lstm, mlp
 from tests.parallel.test_data_parallel import Training, assert_same
+from tests.parallel.test_examples import losses
 from tests.parallel.ways import both, ways
 
 
@@ -65,3 +72,24 @@ def check_a_bad_label_of_a_share_leaves_the_state() -> None:
     assert_same(training.values(), before, 0)
     training.run(training.feed(1, 7))
     assert ways(training) == ["staged"]
+
+
+def _losses(devices: int, way: str) -> list[float]:
+    """What the example of digits prints for three batches of 63 rows on devices that run in this way."""
+    told = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told), fluid.unique_name.guard():
+        patch.setenv("CPU_NUM", str(devices))
+        found, chosen = set(), SeveralDevices._way
+        patch.setattr(SeveralDevices, "_way", lambda *args: found.add(chosen(*args)) or way)
+        with fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program()):
+            train(digits.network, fluid.optimizer.Momentum(0.05, 0.9), digits.digits(3, 63))
+    assert found == {"staged" if devices > 1 else "together"}
+    return losses(told.getvalue())
+
+
+def check_an_example_trains_alike_on_eight_devices() -> None:
+    """The script's text is the same; the last device has a row less, so its rows count an eighth more."""
+    staged = _losses(8, "staged")
+    np.testing.assert_allclose(staged, _losses(8, "together"), rtol=2e-5)
+    np.testing.assert_allclose(staged, _losses(1, "together"), rtol=1e-3)
+    assert staged[-1] < staged[0]
