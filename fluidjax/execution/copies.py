@@ -18,7 +18,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feed import Handed
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.state import on_device
-from fluidjax.execution.writer import move, write_back
+from fluidjax.execution.writer import held_alone, write_back
 
 
 class _Seen(NamedTuple):
@@ -73,10 +73,7 @@ class Copies:
             return None
         if type(holder) is not LoDTensor or holder._lod:
             raise Unspreadable(f"{name} in the scope is no plain array")
-        move(holder, on_device)
-        array = holder._array
-        if holder._stored is not array:  # an entry of what another program's runs keep
-            array = holder._array = on_device(array)
+        array = held_alone(holder, on_device)
         if name not in self._seen or self._seen[name].array is not array:
             self._scope = lambda: None
             for of_device in self.on:

@@ -92,6 +92,15 @@ def move(tensor: LoDTensor, to_device: Callable[[Any], Any]) -> None:
         tensor._stored = to_device(tensor._stored)
 
 
+def held_alone(tensor: LoDTensor, to_device: Callable[[Any], Any]) -> Any:
+    """The array of a tensor, on the device, that it holds itself from now on, where another program's runs kept it."""
+    move(tensor, to_device)
+    array = tensor._array
+    if tensor._stored is not array:
+        tensor._array = array = to_device(array)
+    return array
+
+
 def attach(scope: Scope, state: ResidentState, names: Sequence[str], new: Iterable[str]) -> None:
     """Let the tensors ``names`` refer to the arrays of ``state``, in its order; those that are ``new`` are made."""
     with scope._lock:
