@@ -45,7 +45,7 @@ def lod_fault(lod: Sequence[Sequence[int]], rows: int | None) -> str | None:
             return f"level {depth} has {len(level)} entries, at least 2 are needed"
         if level[0] != 0:
             return f"level {depth} starts at {level[0]}, not at 0"
-        if any(b < a for a, b in zip(level, level[1:], strict=False)):
+        if list(level) != sorted(level):
             return f"level {depth} decreases: {list(level)}"
         finest = depth == len(lod) - 1
         end = rows if finest else len(lod[depth + 1]) - 1

@@ -4,6 +4,7 @@
 wire          serialisation of messages: names and values, in Fluid's own tensor streams
 settings      deadlines, sizes, token and certificates
 client        the trainer's side: one channel to each server
+conversation  its streams, on which short requests follow one another
 listening     the server's front end: accepts connections, passes requests to the loop, returns its replies
 server        the loop: serves requests one by one against the scope
 rounds        when requests are served in sync mode; ``asynchronous`` does it for the other modes

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.distributed import settings
-from fluidjax.distributed.settings import IN_PARTS, SEND_AND_GET
+from fluidjax.distributed.conversation import Conversations, LateError
+from fluidjax.distributed.settings import IN_PARTS, IN_TURN, SEND_AND_GET
 from fluidjax.distributed.sizes import Items, Sizes
 from fluidjax.distributed.wire import LAST, NOW, Message, WireError, frames, joined
 from lowering.errors import LoweringError
@@ -20,6 +22,8 @@ BATCH_BARRIER, FETCH_BARRIER, COMPLETE = "BATCH_BARRIER@RECV", "FETCH_BARRIER@RE
 
 
 Head = tuple[int, int]
+
+_OFTEN = 3  # requests of a method, after which those that follow share a stream
 
 
 class RPCError(LoweringError, RuntimeError):
@@ -50,6 +54,8 @@ class Server:
         )
         self._methods: dict[str, Any] = {}
         self._sizes = Sizes()
+        self._asked: Counter[str] = Counter()
+        self._conversations = Conversations(lambda method: self._stub(method + IN_TURN, "stream_stream"))
         self._attending: Any = None
         self._leaving = threading.Event()
 
@@ -75,12 +81,12 @@ class Server:
         parts = frames(message)
         self._traffic.sent += message.size
         self._traffic.requests += 1
-        settled = {
-            "timeout": settings.deadline() if timeout is None else timeout,
-            "wait_for_ready": wait,
-            "metadata": settings.metadata(),
-        }
+        seconds = settings.deadline() if timeout is None else timeout
+        settled = {"timeout": seconds, "wait_for_ready": wait, "metadata": settings.metadata()}
         if len(parts) == 1 and self._sizes.are_short(method, message):
+            self._asked[method] += 1
+            if self._asked[method] > _OFTEN:
+                return self._conversations.ask(method, parts[0], seconds, wait=wait)
             return self._stub(method, "unary_stream")(parts[0], **settled)
         return self._stub(method + IN_PARTS, "stream_stream")(iter(parts), **settled)
 
@@ -89,6 +95,8 @@ class Server:
         grpc = settings.grpc()
         try:
             answer = joined(call, settings.limit())
+        except LateError:
+            raise self._failure(what, grpc.StatusCode.DEADLINE_EXCEEDED, "") from None
         except grpc.RpcError as error:
             raise self._failure(what, error.code(), error.details()) from None
         except WireError as error:
@@ -108,6 +116,7 @@ class Server:
     def leave(self) -> None:
         """Close the channel."""
         self._leaving.set()
+        self._conversations.leave()
         if self._attending is not None:
             self._attending.cancel()
         self._channel.close()

@@ -38,8 +38,8 @@ class Listening:
     def __init__(self, endpoint: str, trainers: int, post: Callable[[Request], None]) -> None:
         grpc = self._grpc = settings.grpc()
         self._post = post
-        # A trainer has a call that tells of its presence, one that waits for a barrier, and some on their way.
-        workers = ThreadPoolExecutor(6 * trainers + 8, thread_name_prefix="fluidjax-server")
+        # A trainer has a call that tells of its presence, streams of requests, and some requests on their way.
+        workers = ThreadPoolExecutor(12 * trainers + 8, thread_name_prefix="fluidjax-server")
         self._server = grpc.server(workers, options=settings.options(server=True))
         self._server.add_generic_rpc_handlers([self._handlers()])
         self.port = self._bind(endpoint)
@@ -68,6 +68,7 @@ class Listening:
         long, short = self._grpc.stream_stream_rpc_method_handler, self._grpc.unary_unary_rpc_method_handler
         handlers = {method: short(self._answering_at_once(method)) for method in METHODS}
         handlers |= {method + settings.IN_PARTS: long(self._answering(method)) for method in METHODS}
+        handlers |= {method + settings.IN_TURN: long(self._conversing(method)) for method in METHODS}
         handlers["Attend"] = long(self._attend)
         return self._grpc.method_handlers_generic_handler(settings.SERVICE, handlers)
 
@@ -84,13 +85,32 @@ class Listening:
         in_parts = self._answering(method)
 
         def answer(part: bytes, context: Any) -> bytes:
-            first, *rest = in_parts(iter([part]), context)
-            if rest:
-                text = f"the answer to {method} is longer than a frame; ask {method + settings.IN_PARTS} for it"
-                self._abort(context, self._grpc.StatusCode.OUT_OF_RANGE, text)
-            return first
+            return self._single(method, in_parts(iter([part]), context), context)
 
         return answer
+
+    def _conversing(self, method: str) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
+        """Answers requests of one frame, one after another; see ``conversation``."""
+
+        def answers(parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            self._check_token(context)
+            asked: list[Request] = []
+            context.add_callback(lambda: [request.answer.cancel() for request in asked])
+            for part in parts:
+                asked[:] = [Request(method, self._read(iter([part]), context))]
+                if not context.is_active():  # the callback may have missed it
+                    return
+                self._post(asked[0])
+                yield self._single(method, iter(frames(self._answer(asked[0], context))), context)
+
+        return answers
+
+    def _single(self, method: str, answer: Iterator[bytes], context: Any) -> bytes:
+        first, *rest = answer
+        if rest:
+            text = f"the answer to {method} is longer than a frame; ask {method + settings.IN_PARTS} for it"
+            self._abort(context, self._grpc.StatusCode.OUT_OF_RANGE, text)
+        return first
 
     def _attend(self, parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Lasts as long as the connection; when it ends, the trainer is gone."""

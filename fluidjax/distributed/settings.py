@@ -10,6 +10,7 @@ from fluidjax.base.optional import optional
 
 CHUNK = 1 << 20  # a longer message travels in parts of this many bytes
 IN_PARTS = "InParts"  # follows the name of a method whose messages may be long
+IN_TURN = "InTurn"  # follows the name of a method that is asked again and again on one stream
 SEND_AND_GET = "SendAndGetVariable"  # not Fluid's: see Serving.send_and_get
 SERVICE = "sendrecv.SendRecvService"  # Fluid's, as the names of its methods
 

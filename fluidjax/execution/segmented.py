@@ -21,6 +21,7 @@ from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import to_device
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment
+from lowering.registry import get_op
 from lowering.values import Form, LoDArray, exact
 
 
@@ -38,7 +39,9 @@ class SegmentedRuns:
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
         """Run once: the fetched values; None when a buffer overflowed and was enlarged, with nothing stored."""
         plan, outside = self._attempts.plan, Outside(scope)
-        to_device(scope, plan.keeps)
+        # What host ops leave is new in each run: a step takes it from the host in less time than a copy there takes.
+        written = {name for segment in plan.segments if segment.host for name in segment.writes}
+        to_device(scope, [name for name in plan.keeps if name not in written])
         env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
         for segment in plan.segments:
             if segment.host:
@@ -65,7 +68,8 @@ class SegmentedRuns:
     def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any, outside: Outside) -> None:
         """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
-        self._interpreted.runner(seed, outside=outside).run_ops(segment.ops, local)
+        draws = any("key" in get_op(op.type).special for op in segment.ops)
+        self._interpreted.runner(seed if draws else None, outside=outside).run_ops(segment.ops, local)
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
     def _repadded(self, name: str, value: Any) -> Any:

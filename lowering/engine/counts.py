@@ -155,6 +155,9 @@ def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
 @contextmanager
 def without_counts(env: MutableMapping[str, Any]) -> Iterator[None]:
     """Counts among these values are temporarily plain numbers; those not replaced become counts again afterwards."""
+    if RowCounts not in map(type, env.values()):
+        yield
+        return
     held = {name: value for name, value in env.items() if isinstance(value, RowCounts)}
     numbers = {name: value.data for name, value in held.items()}
     env.update(numbers)

@@ -32,7 +32,7 @@ from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import OpDef, get_op
-from lowering.values import LoDArray, SelectedRows, TensorArray, exact
+from lowering.values import LoDArray, SelectedRows, TensorArray, Wide, exact
 
 
 class Runner:
@@ -153,9 +153,10 @@ class Runner:
     def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
         values = gather(definition, op, env, self.program)
         if definition.kind in ("block", "host"):
-            outside = [env.get(name) for name in uses(self.program, op)]
-            if any(map(is_wide, outside)):
-                raise refused(op, outside, "runs ops on them")
+            if Wide in map(type, env.values()):
+                outside = [env.get(name) for name in uses(self.program, op)]
+                if any(map(is_wide, outside)):
+                    raise refused(op, outside, "runs ops on them")
             return self._run_raw(definition, op, values, env)
         if definition.updates and op.block_idx != 0:
             raise OpError(
