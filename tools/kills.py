@@ -9,7 +9,7 @@ uninterrupted one, at most 30 s after three times the usual, and without a proce
 
 ``servers``: two trainers and two servers of ``tests/distributed/fleet_script.py`` in one of these modes. Some
 milliseconds after a step of trainer 0 a server or trainer, as told, gets SIGKILL; a server is started again, from its
-last checkpoint. The other trainers have to come to the last step, with at most twice the loss of an uninterrupted job in
+last checkpoint. The other trainers have to come to the last step, with at most twice the loss of an undisturbed job in
 its last ten steps, and all have to end.
 
 Prints a line for each; ends with 1 where one failed. Moments and processes are drawn from the seed.
