@@ -5,7 +5,9 @@ import __future__
 
 import ast
 import inspect
+import linecache
 import types
+from functools import lru_cache
 from typing import Any
 
 from fluidjax.base.errors import explain
@@ -46,11 +48,49 @@ def definition(function: types.FunctionType) -> ast.FunctionDef:
     if indented:
         assert isinstance(node, ast.If)
         node = node.body[0]
-    if not isinstance(node, ast.FunctionDef):
+    if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:  # a lambda among the defaults of a def
         raise NoSource(_no_source(function, "it is no def"))
     ast.increment_lineno(node, first - 1 - indented)
     node.decorator_list = []
     return node
+
+
+def is_current(function: types.FunctionType) -> bool:
+    """Whether the lines that ``definition`` reads are those that a function was compiled from.
+
+    A file may be edited while its functions run.
+    """
+    code = function.__code__
+    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    found = _codes_in(text, code.co_filename).get((code.co_name, code.co_firstlineno), ())
+    return any(_alike(each, code) for each in found)
+
+
+@lru_cache(maxsize=32)
+def _codes_in(text: str, filename: str) -> dict[tuple[str, int], list[types.CodeType]]:
+    """The code of all functions in a file, by name and first line."""
+    found: dict[tuple[str, int], list[types.CodeType]] = {}
+    try:
+        ahead = [compile(text, filename, "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):  # while it is edited
+        return found
+    while ahead:
+        code = ahead.pop()
+        found.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+        ahead += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return found
+
+
+def _alike(one: Any, two: Any) -> bool:
+    """Whether two pieces of code, or two of their constants, are the same."""
+    if type(one) is not type(two):
+        return False
+    if not isinstance(one, types.CodeType):
+        return bool(one == two) and (type(one) is not float or one.hex() == two.hex())
+    for part in ("co_code", "co_names", "co_varnames", "co_cellvars", "co_freevars"):
+        if getattr(one, part) != getattr(two, part):
+            return False
+    return len(one.co_consts) == len(two.co_consts) and all(map(_alike, one.co_consts, two.co_consts))
 
 
 def _no_source(function: types.FunctionType, found: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,10 @@ def of_any(self: Any, *inputs: Any, **settings: Any) -> Any:
     (x,) = inputs
     settings["keep"] = settings.get("keep", True)
     return self.both(*inputs, **settings) if len(inputs) == 1 and x.shape[0] > 1 else x
+
+
+def of_lambdas(self: Any, x: Any, act: Any = lambda v: layers.relu(v) * 2.0) -> Any:
+    return self.tail(act(self.conv(x)))
 
 
 def both(self: Any, *inputs: Any, scale: float = 2.0, **settings: Any) -> Any:
@@ -302,6 +308,34 @@ def test_an_interrupt_between_two_calls_loses_no_statistics(repeated: list[str])
         del net.top.forward
         net(images(9))
         assert not (between == before).all() and not (net.norm._mean.numpy() == between).all()
+
+
+def test_a_lambda_in_the_line_of_a_def_is_not_the_def(repeated: list[str]) -> None:
+    """Its source is not known, so what calls it runs as ever."""
+    make = type("Net", (Base,), {"forward": of_lambdas})
+    assert trained(make, None, False) == trained(make, None, True) and "Net" not in repeated
+
+
+EDITED = """
+class Edited(Base):
+    def forward(self, x):
+        factor = {factor}
+        return self.tail(self.conv(x)) * factor
+"""
+
+
+def test_a_file_that_is_edited_while_it_runs_runs_as_it_was(tmp_path: Path, repeated: list[str]) -> None:
+    """Python has read it; the lines that stand there now are another function's."""
+    path, space = tmp_path / "net.py", {"Base": Base}
+    path.write_text(EDITED.format(factor=2.0))
+    exec(compile(path.read_text(), path, "exec"), space)  # noqa: S102
+    expected = trained(space["Edited"], None, on=False)
+    path.write_text(EDITED.format(factor=34.0))
+    assert trained(space["Edited"], None, on=True) == expected and "Edited" not in repeated
+    path.write_text(EDITED.format(factor=2.0))
+    linecache.checkcache(str(path))
+    agree(space["Edited"], None, [], least=0)
+    assert "Edited" in repeated
 
 
 def printed(self: Any, x: Any) -> Any:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.to_static.source import STAGED, NoSource, definition, rebuilt
+from fluidjax.to_static.source import STAGED, NoSource, definition, is_current, rebuilt
 
 _STATEMENTS = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.While, ast.If, ast.Return, ast.Expr, ast.Pass, ast.Break,
@@ -36,6 +36,8 @@ def watched(function: types.FunctionType, watch: Any) -> types.FunctionType:
         node = definition(function)
     except NoSource as error:
         raise Unreadable from error
+    if not is_current(function):
+        raise Unreadable
     for inner in node.body:
         for each in ast.walk(inner):
             if not isinstance(each, (*_STATEMENTS, *_EXPRESSIONS, *_PLAIN)) or _is_private(each):

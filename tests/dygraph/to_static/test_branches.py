@@ -161,6 +161,12 @@ def inner_function(x):
     return twice(x) + (lambda z: twice(z) if layers.mean(z) > 5 else z)(x)
 
 
+def lambda_among_defaults(x, plus=lambda z: z + 3):
+    if layers.mean(x) > 0:
+        x = plus(x)
+    return plus(x)
+
+
 def defined_in_one_branch(x):
     y = x * 0
     if layers.mean(x) > 0:
@@ -175,7 +181,7 @@ def defined_in_one_branch(x):
 FUNCTIONS = (
     *(if_else, without_else, elif_chain, nested, logic, truth_of_a_number, chained, conditional_expression),
     *(numbers_differ, python_values_stay, containers, tuples, numpy_in_condition, attributes, in_place_list),
-    *(inner_function, defined_in_one_branch),
+    *(inner_function, lambda_among_defaults, defined_in_one_branch),
 )
 
 
