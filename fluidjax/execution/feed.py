@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -61,15 +62,20 @@ class Ragged(NamedTuple):
         inner = [len(level) - 1 for level in self.lod[1:]]
         return (self.data.shape[0], *inner, *(self._longest() if self.ranked else ()))
 
+    @property
+    def count(self) -> int:
+        """How many sizes it has."""
+        return len(self.lod) * (1 + self.ranked)
+
     def units(self) -> Sizes:
         """The bytes that one unit of each size takes."""
-        row = self.data.dtype.itemsize * int(np.prod(self.data.shape[1:], dtype=np.int64))
+        row = self.data.dtype.itemsize * prod(self.data.shape[1:])
         return (row, *(4,) * (len(self.lod) - 1), *(len(self.lod) * self.ranked * (0,)))
 
     def floors(self, rows: int) -> Sizes:
         """The least room for each size. One-row sequences are a batch like a dense one, whose size seldom changes."""
         changing = self.data.shape[0] != len(self.lod[-1]) - 1
-        return (rows if changing else 0, *(0,) * (len(self.units()) - 1))
+        return (rows if changing else 0, *(0,) * (self.count - 1))
 
     def value(self, room: Sizes | None) -> Any:
         """The value with this much room; None: with none to spare."""
@@ -147,6 +153,8 @@ class Feeder:
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
         """The values with this batch's labels, and the size of each label; no labels where a value is empty."""
         dense = {n: v.data for n, v in zip(names, values, strict=True) if type(v) is Dense}
+        if not dense:
+            return values, {}
         with self._lock:
             sizes = self._dims.sizes({name: data.shape for name, data in dense.items()})
             labelled = {name: Dense(data, self._dims.of(name, data.ndim)) for name, data in dense.items()}
@@ -247,8 +255,8 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
     at, found = 0, []
     for value in values:
         if type(value) is Ragged:
-            count = len(value.units())
-            value, at = value.value(room[at : at + count]), at + count
+            begin, at = at, at + value.count
+            value = value.value(room[begin:at])
         found.append(value)
     labels = dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values())
     wide = dict(zip(labels, room[at:], strict=True))
