@@ -58,7 +58,7 @@ def unprepared(executable: Executable) -> None:
 class Compiled(NamedTuple):
     """Ops compiled for values of one form; the values are checked on the host or by the step.
 
-    ``executable.call(replaced, given(values), seed)`` returns (the arrays of the results, overflow flags, what the
+    ``executable.call(replaced, self.given(values), seed)`` returns (the arrays of the results, overflow flags, what the
     checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
     with nothing between: signal handlers run between two of the interpreter's own instructions only, and ``extend`` is
     one.
@@ -72,6 +72,10 @@ class Compiled(NamedTuple):
         """The results: arrays, LoDArrays ..."""
         structure = self.traced.structure
         return tuple(arrays) if structure is None else jax.tree_util.tree_unflatten(structure, arrays)
+
+    def given(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """What ``executable.call`` is given for the values."""
+        return self.executable.arrived(given(values))
 
     def before(self, values: Sequence[Any]) -> None:
         """Raise InvalidArgumentError for faults that can be known before the step."""
@@ -170,7 +174,7 @@ class CompiledOps:
                 first(compiled.executable)
             elif compiled.executable.scratch and replaced and self._donate:
                 compiled.executable.reserve()
-            left = compiled.executable.call(replaced, given(values), seed)
+            left = compiled.executable.call(replaced, compiled.given(values), seed)
         except NeedsInputs:
             self._donate = False
             self._ready.clear()

@@ -92,6 +92,14 @@ class Executable:
                 "  to do: feed smaller batches, give the process more memory, or free what else it holds; then go on"
             ) from None
 
+    def arrived(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What a call is given; where it needs scratch memory, with large arrays of the host already on the device.
+
+        XLA copies them in a thread of its own, and a step that waits for one runs there, on memory of that thread's
+        malloc arena: each of XLA's threads would come to keep a step's scratch, besides what this thread keeps.
+        """
+        return jax.tree_util.tree_map(_copied, given) if self.scratch else given
+
     @cached_property
     def allocates(self) -> int | None:
         """Bytes that a call allocates beyond its arguments and what it overwrites; None where XLA does not say."""
@@ -126,6 +134,13 @@ class Executable:
         executable = Executable(compiled)
         executable.allocates = allocates
         return executable
+
+
+def _copied(leaf: Any) -> Any:
+    """A large array of the host as one of the device, of its own memory: its owner may change it after the run."""
+    if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE:
+        return leaf
+    return jax.block_until_ready(jax.device_put(leaf, may_alias=False))
 
 
 def _sorts(jaxpr: Any) -> bool:

@@ -63,7 +63,7 @@ class Ragged(NamedTuple):
         return (self.data.shape[0], *inner, *(self._longest() if self.ranked else ()))
 
     @property
-    def count(self) -> int:
+    def kinds(self) -> int:
         """How many sizes it has."""
         return len(self.lod) * (1 + self.ranked)
 
@@ -75,7 +75,7 @@ class Ragged(NamedTuple):
     def floors(self, rows: int) -> Sizes:
         """The least room for each size. One-row sequences are a batch like a dense one, whose size seldom changes."""
         changing = self.data.shape[0] != len(self.lod[-1]) - 1
-        return (rows if changing else 0, *(0,) * (self.count - 1))
+        return (rows if changing else 0, *(0,) * (self.kinds - 1))
 
     def value(self, room: Sizes | None) -> Any:
         """The value with this much room; None: with none to spare."""
@@ -255,7 +255,7 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
     at, found = 0, []
     for value in values:
         if type(value) is Ragged:
-            begin, at = at, at + value.count
+            begin, at = at, at + value.kinds
             value = value.value(room[begin:at])
         found.append(value)
     labels = dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values())

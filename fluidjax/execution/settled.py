@@ -16,7 +16,7 @@ import jax
 from fluidjax.base.scope import Scope
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import Compiled
-from fluidjax.execution.form import form, given
+from fluidjax.execution.form import form
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import checked_fetches
@@ -67,9 +67,10 @@ class SettledRuns:
         """Call the step as ``Compiled`` says: an interrupt comes before it or after it."""
         replaced, values = state.replaced, [*state.kept, *feeds]
         compiled.before(values)
+        given = compiled.given(values)
         if compiled.executable.scratch:
             compiled.executable.reserve()
-        state.slot.extend(map(compiled.executable.call, (replaced,), (given(values),), (seed,)))
+        state.slot.extend(map(compiled.executable.call, (replaced,), (given,), (seed,)))
         left, count = state.slot[0], len(replaced)
         state.replaced = left[0][:count]  # without what was fetched
         failure = compiled.after(left)
@@ -83,7 +84,7 @@ class SettledRuns:
         """A run that changes nothing, beside other threads; None when one of them took what it reads."""
         try:
             compiled.before(values)
-            left = compiled.executable.call((), given(values), seed)
+            left = compiled.executable.call((), compiled.given(values), seed)
         except (ValueError, RuntimeError):
             if any(v.is_deleted() for v in values if isinstance(v, jax.Array)):
                 return None

@@ -5,11 +5,13 @@ import platform
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 import fluidjax as fluid
 from fluidjax.execution import background, compiled
+from fluidjax.execution.executable import Executable
 
 FAULTS = """
 import resource
@@ -65,6 +67,21 @@ def test_freed_memory_is_kept() -> None:
 @pytest.mark.parametrize("environment", [{"FLAGS_use_system_allocator": "1"}, {"MALLOC_TOP_PAD_": "0"}])
 def test_the_user_has_the_last_word(environment: dict[str, str]) -> None:
     assert page_faults(**environment) > 10
+
+
+def test_large_feeds_are_on_the_device_before_a_step_that_needs_memory() -> None:
+    """A step that waited for them would run in the thread that copies them, whose malloc arena kept the memory."""
+    large, small = np.ones(1 << 18, np.float32), np.ones(4, np.float32)
+    function = jax.jit(lambda x: (jax.numpy.sort(x) * 2).sum())
+    executable = Executable(function.lower(large).compile())
+    assert executable.arrived((large,))[0] is large, "nothing is known of it yet"
+    executable.call(large)
+    executable.settle()
+    assert executable.scratch >= large.nbytes
+    (one, (other,), left) = executable.arrived((large, (large,), small))
+    assert isinstance(one, jax.Array) and isinstance(other, jax.Array) and left is small
+    large[:] = 0  # the user's array, changed after the run
+    assert float(executable.call(one)) == float(executable.call(other)) == 2.0 * (1 << 18)
 
 
 def test_what_a_compilation_left_free_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

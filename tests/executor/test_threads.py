@@ -158,7 +158,7 @@ def test_inference_runs_side_by_side(monkeypatch):
     both = threading.Barrier(2, timeout=20)
     [(form, ready)] = state.compiled.items()
     call = ready.executable.call
-    slow = SimpleNamespace(call=lambda *args: (both.wait(), call(*args))[1])
+    slow = SimpleNamespace(call=lambda *args: (both.wait(), call(*args))[1], arrived=ready.executable.arrived)
     state.compiled[form] = ready._replace(executable=slow)
     together(*[lambda: net.run(FEED, fetch=["y"])] * 2)
     assert prepared_of(net.program).compilations == 1
