@@ -133,8 +133,14 @@ def before_read(program: Program, count: int) -> Program | None:
     key, kept = (program._version_token(), count), program.__dict__.setdefault("_before_read_cache", {})
     if key not in kept:
         ops = program.global_block().ops
-        end = [index for index, op in enumerate(ops) if op.type == "read"][count]
-        ran = [op for op in ops[:end] if op.type not in _NOT_RUN]
+        reads = [(index, op) for index, op in enumerate(ops) if op.type == "read"][count:]
+        absent = {name for _, op in reads for name in op.output_arg_names}  # an op of them fails in Fluid
+        ran = []
+        for op in ops[: reads[0][0]]:
+            if not absent.isdisjoint(op.input_arg_names):
+                absent.update(op.output_arg_names)
+            elif op.type not in _NOT_RUN:
+                ran.append(op)
         kept.clear()
         kept[key] = part(program, ran) if ran else None
     return kept[key]
