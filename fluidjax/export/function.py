@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -217,6 +217,9 @@ def to_jax(
     view = _live(program_view(program), names)
     validate(view)
     plan = make_plan(view, names)
+    if unbegun := _unbegun(view, plan.reads, scope):
+        view = _live(view, names, unbegun)
+        plan = make_plan(view, names)
     fed = tuple(_name(item) for item in feeds) if feeds is not None else _data_names(program, plan)
     _check_pure(plan)
     parameters = _parameters(scope, view, plan, fed)
@@ -242,16 +245,35 @@ def _name(item: Any) -> str:
     return item.name if isinstance(item, Variable) else item
 
 
-def _live(view: ProgramView, fetches: Sequence[str]) -> ProgramView:
+def _live(view: ProgramView, fetches: Sequence[str], unwanted: Set[str] = frozenset()) -> ProgramView:
     """The program without the ops of block 0 that lead to no fetch, to no persistable variable and to no host."""
     block = view.blocks[0]
-    wanted = {*fetches, *(v.name for v in block.vars.values() if v.persistable)}
+    wanted = {*fetches, *(v.name for v in block.vars.values() if v.persistable and v.name not in unwanted)}
     kept = []
     for op in reversed(block.ops):
         if get_op(op.type).kind == "host" or not wanted.isdisjoint(definitions(view, op)):
             wanted.update(needs(view, op))
             kept.append(op)
     return replace(view, blocks=(replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
+
+
+def _unbegun(view: ProgramView, reads: Sequence[str], scope: Scope) -> frozenset[str]:
+    """State that begins with the first run, as evaluators' sums do: read by ops alone that take it without a value.
+
+    The structure of a function's parameters is fixed, so it can only be left out; fetches must not depend on it.
+    """
+    block = view.blocks[0]
+    demanded = {name for op in block.ops for name in _demanded(op)}
+    spared = [n for n in reads if n not in demanded and n in block.vars and block.vars[n].persistable]
+    return frozenset(spared) - set(gather_values(scope, spared, exact=True))
+
+
+def _demanded(op: OpView) -> Iterator[str]:
+    """What ``op`` reads and cannot do without."""
+    definition = get_op(op.type)
+    for slot in definition.inputs:
+        if slot.param not in definition.absent:
+            yield from op.inputs.get(slot.name) or ()
 
 
 def _data_names(program: Program, plan: Plan) -> tuple[str, ...]:
@@ -269,7 +291,7 @@ def data_needed(program: Program, fetches: Sequence[str]) -> list[str]:
 def _check_pure(plan: Plan) -> None:
     hosts = [op for segment in plan.segments if segment.host for op in segment.ops]
     if hosts:
-        listed = ", ".join(f"{op.type} (#{op.index})" for op in hosts)
+        listed = "".join(f"\n    {op.place()}" for op in hosts)
         raise ExportError(
             explain(
                 "the program has ops that work on the host",

@@ -137,6 +137,11 @@ class _Inliner:
             called = next(eqn.params[key] for key in CALLED if key in eqn.params)
             closed = isinstance(called, core.ClosedJaxpr)
             return self.run(called.jaxpr if closed else called, _constants(called) if closed else [], ins, label)
+        if name == "custom_linear_solve":  # of its four functions, the one that solves
+            solve, counts = eqn.params["jaxprs"].solve, eqn.params["const_lengths"]
+            before, after = counts.matvec + counts.vecmat, sum(counts)
+            given = [*ins[before : before + counts.solve], *ins[after:]]
+            return self.run(solve.jaxpr, _constants(solve), given, label)
         if name in _SAME:
             return ins
         if name == "name":

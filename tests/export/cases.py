@@ -115,11 +115,63 @@ def primitives(x, y, n, m, flag):
     return (*floats, *whole, *other, *views, *reduced, *running, *order, *picked, *windows, *loops, *drawn)
 
 
+def factorisations(a, b):
+    """Factors of matrices a [2, 3, 3], and of these with a column more; systems with b."""
+    square = a @ jnp.swapaxes(a, 1, 2) + jnp.eye(3, dtype=a.dtype)
+    lower, wide = jnp.linalg.cholesky(square), jnp.concatenate([a, a[:, :, :1] + 1], 2)
+    solve = lambda **how: lax.linalg.triangular_solve(lower, b, **how)  # noqa: E731
+    return (
+        lower,
+        *lax.linalg.lu(wide),
+        *jnp.linalg.qr(a),
+        *jnp.linalg.qr(jnp.swapaxes(wide, 1, 2), mode="complete"),
+        *jnp.linalg.qr(wide),
+        jnp.linalg.solve(a, b),
+        jnp.linalg.inv(square),
+        jnp.linalg.slogdet(a)[1],
+        jnp.linalg.cholesky(-square),
+        *(
+            solve(left_side=left, lower=lower, transpose_a=turned, unit_diagonal=unit)
+            for left in (True, False)
+            for lower in (True, False)
+            for turned in (True, False)
+            for unit in (True, False)
+        ),
+        jnp.searchsorted(jnp.sort(a[0, 0]), b[0]),
+        jnp.searchsorted(
+            jnp.array([-jnp.inf, -0.0, 0.0, 1.0, jnp.nan], a.dtype), jnp.array([0.0, -0.0, jnp.nan], a.dtype)
+        ),
+    )
+
+
+def spectra(x, a):
+    """Transforms, singular values, and what the vectors of factors give."""
+    u, s, vt = jnp.linalg.svd(x, full_matrices=False)
+    values, vectors = jnp.linalg.eigh(a @ jnp.swapaxes(a, 1, 2))
+    there = jnp.fft.rfft(x)
+    return (
+        (u * s) @ vt,
+        s,
+        jnp.linalg.svd(x, compute_uv=False),
+        values,
+        jnp.abs(vectors),
+        there.real,
+        there.imag,
+        jnp.fft.irfft(there * 2),
+        jnp.abs(jnp.fft.fft2(x)),
+        jnp.fft.ifft(lax.complex(x, x)).imag,
+    )
+
+
 X = np.array([[0.5, -0.25, 0.75, -0.9], [0.1, 0.9, -0.5, 0.3], [-0.7, 0.5, 0.2, 0.99]], "float32")
 Y = np.array([[2, 1, 0.5, 3], [1, 2, 4, 1], [0.1, 5, 1, 7]], "float32")
 N = np.array([1, 0, 70, -1, 3])
 M = np.array([7, 8, -5, np.iinfo(np.int64).min, 2**40])
 FLAGS = X > 0
+MATRICES = (
+    np.array([[[2, 0.5, -1], [-3, 1, 0.25], [0.5, 4, 1]], [[0, 1, 2], [1, 0, -1], [3, 0.5, 1]]], "float32"),
+    np.array([[[1, 2, 0.5], [0, -1, 3], [2, 2, 1]], [[-1, 1, 1], [2, 0, 0.5], [1, 3, -2]]], "float32"),
+)
 
 
 def convolutions(x, w, v, d):

@@ -18,7 +18,7 @@ from fluidjax.export.c.build import compile_c, compiler, difference, load_output
 from fluidjax.export.c.types import c_string, comment
 from fluidjax.export.files import Model
 from fluidjax.export.function import JaxFunction
-from tests.export.cases import FLAGS, M, N, X, Y, convolutions, primitives
+from tests.export.cases import FLAGS, MATRICES, M, N, X, Y, convolutions, factorisations, primitives
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler: install gcc, or name one in $CC")
 
@@ -193,6 +193,12 @@ def test_convolutions_and_products(tmp_path):
     found = run_function(convolutions, arguments, tmp_path)
     for a, b in zip(found, jax.jit(convolutions)(*arguments), strict=True):
         assert difference(a, b) < 1e-5
+
+
+def test_factors_have_the_signs_and_pivots_of_lapack(tmp_path):
+    found = run_function(factorisations, MATRICES, tmp_path)
+    for at, (a, b) in enumerate(zip(found, jax.jit(factorisations)(*MATRICES), strict=True)):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=str(at))
 
 
 def test_what_is_not_covered_is_listed_with_op_and_line_before_anything_is_written(tmp_path, capsys):

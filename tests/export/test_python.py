@@ -18,7 +18,7 @@ from fluidjax.export.python import convert
 from fluidjax.export.python.functions import RULES
 from fluidjax.export.python.page import write
 from fluidjax.export.python.texts import identifier, lines_of, number_text, split_top
-from tests.export.cases import FLAGS, M, N, X, Y, convolutions, primitives
+from tests.export.cases import FLAGS, MATRICES, M, N, X, Y, convolutions, factorisations, primitives, spectra
 
 
 def save(folder, feeds, targets):
@@ -100,6 +100,8 @@ class Plain(JaxFunction):
                 for s in ((2, 4, 7, 6), (3, 4, 3, 2), (6, 2, 3, 3), (9, 10, 70))
             ),
         ),
+        (factorisations, MATRICES),
+        (spectra, (X, MATRICES[0])),
     ],
 )
 def test_primitives_are_those_of_jax(function, arguments, tmp_path):

@@ -146,6 +146,14 @@ def test_quantised_weights_are_integers_in_the_file(tmp_path) -> None:
     np.testing.assert_allclose(y, weights * scales[:, None] / 127, rtol=1e-6)
 
 
+def test_half_precision_weights_of_a_float32_program_are_refused_when_loaded(tmp_path) -> None:
+    """Paddle 2.6 loads them, and fails at the first op that reads them."""
+    weights, scales = np.ones((2, 3), "int8"), np.array([1, 2], "float16")
+    (tmp_path / "held").write_bytes(b"".join(c for a in (scales, weights) for c in encode(DenseValue(a))))
+    with fluid.scope_guard(fluid.Scope()), pytest.raises(ValueError, match="'s' does not match\n.*float32\n.*float16"):
+        fluid.io.load_persistables(fluid.Executor(fluid.CPUPlace()), str(tmp_path), quantised(2006002), "held")
+
+
 def test_scales_of_channels_may_be_saved_as_a_row(tmp_path) -> None:
     weights, scales = np.array([[127, -127, 0], [64, 1, 2]], "int8"), np.array([[1, 2]], "float32")
     exe = fluid.Executor(fluid.CPUPlace())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -42,7 +43,9 @@ def large(value: Value) -> bool:
 
 
 def _uniform(array: np.ndarray) -> bool:
-    return bool(array.size and (array == array.flat[0]).all())
+    return bool(
+        array.size and np.array_equal(array, np.full_like(array, array.flat[0]), equal_nan=array.dtype.kind in "fc")
+    )
 
 
 class Names:
@@ -104,7 +107,8 @@ class Function:
         if _uniform(array):
             text = self.mark("constant", array.flat[0])
             return Expr(text, ATOM, (), False)
-        return Expr(f"jnp.array({array.tolist()}, {dtype_text(array.dtype)})", ATOM, value.shape)
+        numbers = re.sub(r"\b(nan|inf)\b", r"jnp.\1", str(array.tolist()))
+        return Expr(f"jnp.array({numbers}, {dtype_text(array.dtype)})", ATOM, value.shape)
 
     def tight(self, value: Value, level: int = ATOM) -> str:
         """An expression with exactly the value's shape and dtype."""

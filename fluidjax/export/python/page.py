@@ -17,7 +17,7 @@ from fluidjax.base.errors import explain
 from fluidjax.export.c.trace import labelled, op_of
 from fluidjax.export.function import ExportError, JaxFunction
 from fluidjax.export.graph import Body, Value, graph_of, walk
-from fluidjax.export.python import arithmetic, arrays, control
+from fluidjax.export.python import arithmetic, arrays, control, linalg
 from fluidjax.export.python.functions import RULES, Names, large
 from fluidjax.export.python.module import Module, quoted
 from fluidjax.export.python.texts import ATOM, Expr, identifier, is_size, lines_of
@@ -27,7 +27,7 @@ from lowering.engine.x64 import with_x64
 from lowering.program import OpView
 from lowering.values import LoDArray
 
-assert arithmetic and arrays and control
+assert arithmetic and arrays and control and linalg
 _WIDE = ("int64", "uint64", "float64")
 
 

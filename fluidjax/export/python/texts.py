@@ -58,6 +58,8 @@ def number_text(number: Any) -> str:
     item = np.asarray(number)
     if item.dtype.kind in "iub":
         return str(item.item())
+    if item.dtype.kind == "c":
+        return repr(complex(item))
     value = float(item)
     if np.isnan(value):
         return "jnp.nan"

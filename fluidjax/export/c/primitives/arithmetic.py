@@ -141,6 +141,15 @@ for _prim, _operator in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">
     element(_prim)(_comparison(_operator))
 
 
+@element("le_to")
+def le_to(node: Node, args: list[str]) -> str:
+    """x <= y in the total order of floats: -NaN, -inf ... -0, 0 ... inf, NaN."""
+    if node.ins[0].dtype.kind != "f":
+        return f"({args[0]} <= {args[1]})"
+    kind = short(node.ins[0].dtype)
+    return f"(rank_{kind}({args[0]}) <= rank_{kind}({args[1]}))"
+
+
 def _bits(operator: str) -> Callable[[Node, list[str]], str]:
     return lambda node, args: f"({c_type(_type(node))})({args[0]} {operator} {args[1]})"
 

@@ -57,6 +57,13 @@ def split(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
     return node.ins[0], [at + before if d == axis else at for d, at in enumerate(index)]
 
 
+@view("unstack")
+def unstack(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
+    """One element of a dim."""
+    axis = node.params["axis"]
+    return node.ins[0], [*index[:axis], Affine({}, out), *index[axis:]]
+
+
 @view("tile")
 def tile(kernel: Kernel, node: Node, out: int, index: Index) -> Seen:
     """Copies side by side."""

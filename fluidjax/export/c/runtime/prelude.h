@@ -56,6 +56,18 @@ HELPER long clamp_long(long x, long high) { return x < 0 ? 0 : x > high ? high :
 FLOATS(float, f32, f)
 FLOATS(double, f64, )
 
+/* Integers in the order of floats, signs of zeros and NaNs included. */
+HELPER int32_t rank_f32(float a) {
+  int32_t bits;
+  memcpy(&bits, &a, sizeof bits);
+  return bits < 0 ? bits ^ INT32_MAX : bits;
+}
+HELPER int64_t rank_f64(double a) {
+  int64_t bits;
+  memcpy(&bits, &a, sizeof bits);
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
 #define INTEGERS(T, t)                                                                                                 \
   HELPER T max_##t(T a, T b) { return a > b ? a : b; }                                                                 \
   HELPER T min_##t(T a, T b) { return a < b ? a : b; }                                                                 \
