@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -258,22 +258,13 @@ def _live(view: ProgramView, fetches: Sequence[str], unwanted: Set[str] = frozen
 
 
 def _unbegun(view: ProgramView, reads: Sequence[str], scope: Scope) -> frozenset[str]:
-    """State that begins with the first run, as evaluators' sums do: read by ops alone that take it without a value.
-
-    The structure of a function's parameters is fixed, so it can only be left out; fetches must not depend on it.
-    """
+    """State that begins with the first run, as evaluators' sums do: no op needs its value. It can only be left out,
+    since the structure of a function's parameters is fixed; fetches must not depend on it."""
     block = view.blocks[0]
-    demanded = {name for op in block.ops for name in _demanded(op)}
+    slots = [(op, slot) for op in block.ops for slot in get_op(op.type).inputs]
+    demanded = {n for op, s in slots if s.param not in get_op(op.type).absent for n in op.inputs.get(s.name) or ()}
     spared = [n for n in reads if n not in demanded and n in block.vars and block.vars[n].persistable]
     return frozenset(spared) - set(gather_values(scope, spared, exact=True))
-
-
-def _demanded(op: OpView) -> Iterator[str]:
-    """What ``op`` reads and cannot do without."""
-    definition = get_op(op.type)
-    for slot in definition.inputs:
-        if slot.param not in definition.absent:
-            yield from op.inputs.get(slot.name) or ()
 
 
 def _data_names(program: Program, plan: Plan) -> tuple[str, ...]:
