@@ -13,7 +13,7 @@ from lowering.dtypes import is_float
 from lowering.engine.counts import SlotValues, plain
 from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
-from lowering.registry import OpDef, Slot, Wise
+from lowering.registry import Masked, OpDef, Slot, Wise
 from lowering.values import (
     LoDArray,
     Meta,
@@ -149,6 +149,10 @@ def _padded(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any]) -> 
     if isinstance(rule, Wise):
         _check_aligned(definition, values, padded, rule.params(definition))
         return padded[0][1]
+    if isinstance(rule, Masked):
+        weights = rule.weights(definition)
+        if any(slot.param in weights for slot, _ in padded):
+            raise NeedsExact(f"op {definition.type} takes rows through its sequences alone")
     return None
 
 

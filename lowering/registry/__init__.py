@@ -15,6 +15,7 @@ from lowering.registry.definition import (
     Float64s,
     Long,
     Longs,
+    Masked,
     OpDef,
     Scalars,
     Sizes,
@@ -27,7 +28,7 @@ from lowering.registry.notation import op
 from lowering.registry.table import double_gradient, get_op, has_op, register, registered_ops
 
 __all__ = [
-    "MASKED", "WISE", "AttrSpec", "Block", "Blocks", "Check", "Float64s", "Long", "Longs", "OpDef", "Scalars", "Sizes",
-    "Slot", "Value", "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "keeps_shape", "level_from",
+    "MASKED", "WISE", "AttrSpec", "Block", "Blocks", "Check", "Float64s", "Long", "Longs", "Masked", "OpDef", "Scalars",
+    "Sizes", "Slot", "Value", "Wise", "check_attrs", "double_gradient", "get_op", "has_op", "keeps_shape", "level_from",
     "op", "register", "registered_ops",
 ]  # fmt: skip

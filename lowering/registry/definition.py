@@ -61,11 +61,23 @@ class Wise:
         return [s.param for s in definition.inputs if words and (s.param in words or s.param not in own)]
 
 
+@dataclass(frozen=True)
 class Masked:
-    """The rule takes LoDArrays and re-establishes the invariants of padding itself."""
+    """The rule takes LoDArrays and re-establishes the invariants of padding itself.
 
-    def __repr__(self) -> str:
-        return "MASKED"
+    Attributes:
+        carriers: the parameters taken as arrays whose rows go with those of a LoDArray, as words. The other arrays
+            beside a LoDArray are weights, lengths and the like: with padding rows they would be too long.
+    """
+
+    carriers: str = ""
+
+    def weights(self, definition: OpDef) -> frozenset[str]:
+        """The parameters of ``definition`` that cannot have padding rows."""
+        own = definition.root.inputs
+        if not any(slot.wants == "lod" for slot in own):
+            return frozenset()
+        return frozenset(slot.param for slot in own if slot.wants == "array").difference(self.carriers.split())
 
 
 WISE, MASKED = Wise(), Masked()

@@ -137,7 +137,8 @@ def op(
             None for no LoD; the default is ``Out`` (or the only output) from ``X``.
         rows: what padding rows mean to the op. ``WISE``: an output row depends on the same input row alone
             (``Wise("x label")`` lists the parameters that carry rows, others being weights); ``MASKED``: the rule
-            takes LoDArrays and re-establishes the invariants itself; None: exact rows only. Or a function of
+            takes LoDArrays and re-establishes the invariants itself (arrays beside them are weights, but for those
+            that ``Masked("label")`` lists); None: exact rows only. Or a function of
             (attributes, rank of the padded value) to one of these. A gradient rule has its op's by default.
         grad: ``"vjp"`` derives the gradient from the function; otherwise declare it with ``.grad``, or none exists.
         reads: what the derived grad op reads, as parameter names; default all inputs, outputs and output gradients.

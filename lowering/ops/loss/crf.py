@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand, within_lengths
+from lowering.errors import NeedsExact
 from lowering.ops.loss import shapes
 from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take, without_lod
 from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
-from lowering.registry import MASKED, op
+from lowering.registry import Masked, op
 from lowering.values import Array, LoDArray, Meta
 
 
@@ -40,6 +41,8 @@ def _chains(emission: LoDArray | Meta, rows: Array, length: Array | None) -> Cha
         off = offsets(emission)
         p = pack(emission, off)
         _, _, end = bounds(off, emission.capacity)
+    elif emission.nrows is not None:
+        raise NeedsExact("Length says nothing of padding rows")
     else:
         p = pack_padded(emission.shape, length)
         sizes = jnp.minimum(length.reshape(-1).astype(jnp.int32), emission.shape[1])
@@ -85,7 +88,7 @@ def _tags(label: Array) -> Array:
 
 @op(
     out="Alpha~ EmissionExps~ TransitionExps~ LogLikelihood",
-    rows=MASKED,
+    rows=Masked("label"),
     lod=None,
     diff="emission transition",
     infer=shapes.linear_chain_crf,
@@ -190,7 +193,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
     return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
 
 
-@op(out="ViterbiPath", rows=MASKED, lod="emission", diff="", infer=shapes.crf_decoding)
+@op(out="ViterbiPath", rows=Masked("label"), lod="emission", diff="", infer=shapes.crf_decoding)
 def crf_decoding(emission: LoDArray, transition, label=None, length=None):
     """The highest-scoring tags (int64); with Label, 1 where they agree with it and 0 elsewhere."""
     c = _chains(emission, emission.data, length)
@@ -198,4 +201,4 @@ def crf_decoding(emission: LoDArray, transition, label=None, length=None):
     if label is not None:
         path = path == _tags(label)
     path = jnp.where(c.valid, path, 0).astype(jnp.int64)
-    return per_row(emission, path[:, None]) if length is None else path.reshape(emission.shape[:2])
+    return per_row(emission, path[:, None] if length is None else path.reshape(emission.shape[:2]))

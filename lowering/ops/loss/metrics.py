@@ -5,7 +5,7 @@ from jax import lax
 
 from lowering.engine.checks import Demand
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import MASKED, op
+from lowering.registry import Masked, op
 from lowering.values import LoDArray, row_mask
 
 
@@ -15,7 +15,7 @@ def _infer_accuracy(of):
     return {"Accuracy": ((1,), of("Out").lod_level, None), "Correct": ((1,), 0, None), "Total": ((1,), 0, None)}
 
 
-@op(out="Accuracy Correct Total", diff=(), lod=None, rows=MASKED, infer=_infer_accuracy)
+@op(out="Accuracy Correct Total", diff=(), lod=None, rows=Masked("indices label"), infer=_infer_accuracy)
 def accuracy(out: LoDArray, indices, label):
     """Accuracy [1] float32 = fraction of rows whose Label is among the row's Indices; Correct, Total [1] int32.
 
@@ -49,7 +49,7 @@ def _area(positives, negatives):
     return jnp.where(product > 0, area / jnp.where(product > 0, product, 1), 0).reshape(1)
 
 
-@op(out="AUC StatPosOut StatNegOut", diff=(), lod=None, rows=MASKED,
+@op(out="AUC StatPosOut StatNegOut", diff=(), lod=None, rows=Masked("label"),
     inplace={"StatPosOut": "stat_pos", "StatNegOut": "stat_neg"})  # fmt: skip
 def auc(
     predict: LoDArray,
