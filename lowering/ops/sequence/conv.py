@@ -9,6 +9,7 @@ import numpy as np
 from lowering.ops import fitting
 from lowering.ops.nn import windows
 from lowering.ops.sequence import shapes
+from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, concrete
@@ -131,7 +132,7 @@ def _(g):
     return grad_spec(g, "X Filter Out@GRAD" + extra, "X Filter" + extra)
 
 
-@op(rows=MASKED)
+@op(rows=MASKED, infer=sequence_infer.like("X"))  # tracing an open Filter would take as many terms as it has rows
 def row_conv(x: LoDArray, filter):
     """Out[r] = sum over w of Filter[w] * X[r + w] within the sequence (X may be a padded batch [n, t, d] too)."""
     return per_row(x, _row_conv(x, filter))
