@@ -2,4 +2,6 @@
 
 from fluidjax.base.unbuilt import unbuilt
 
+__all__ = ["Fleet"]
+
 Fleet = unbuilt(__name__, "Fleet")
