@@ -162,6 +162,7 @@ class JaxFunction:
             platform=self._platform,
             capacities=self._capacities,
             widened=self._widened,
+            ample=True,
         )
 
     def _overflow(self, runner: Runner) -> Any:

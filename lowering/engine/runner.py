@@ -49,6 +49,7 @@ class Runner:
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: records what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
         outside: what the front end knows of the run, passed by host ops to its services.
+        ample: buffers get all the room that can be needed where shapes say how much that is: for what cannot rerun.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class Runner:
         after_op: Any = None,
         watch: Watch | None = None,
         outside: Any = None,
+        ample: bool = False,
     ):
         self.program = program
         self.key = key
         self.interpret = interpret
         self.platform = platform
         self.capacities = dict(capacities or {})
+        self.ample = ample
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
         self.uneven: dict[str, NeedsExact] = {}  # what to raise if an overflow means that rows do not match
@@ -231,9 +234,10 @@ class Runner:
             result = (result,)
         return scatter(definition, op, {s.name: r for s, r in zip(definition.outputs, result, strict=True)})
 
-    def capacity(self, name: str, default: int) -> int:
-        """The static capacity of a buffer whose actual need is traced; see ``overflow``."""
-        self.used[name] = self.capacities.get(name, default)
+    def capacity(self, name: str, default: int, most: int | None = None) -> int:
+        """The static capacity of a buffer whose actual need, ``most`` at most, is traced; see ``overflow``."""
+        room = default if most is None or not self.ample else most
+        self.used[name] = self.capacities.get(name, room)
         return self.used[name]
 
     def overflow(self, name: str, flag: Any) -> None:

@@ -155,6 +155,11 @@ def rows_of(array: TensorArray, table: RankTable) -> int:
     return table.capacity
 
 
+def most_rows(array: TensorArray, table: RankTable) -> int:
+    """The rows that all steps hold at most: a row for each ranked item, or ragged items as long as steps can be."""
+    return array.buffer.data.shape[0] * array.buffer.data.shape[1] if _has_lod(array.buffer) else table.capacity
+
+
 def sequences_of(array: TensorArray, table: RankTable, room: int, *, backward: bool) -> Any:
     """The inverse of ``steps_of``: the items of each sequence one after another, sequences in their first order.
 

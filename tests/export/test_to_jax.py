@@ -236,6 +236,23 @@ def test_a_loop_needs_a_bound_for_its_gradient_only():
     assert np.isnan(run({}, [np.full(1, 0.01, "float32")])[0]).all()
 
 
+def test_steps_that_are_sequences_get_room_for_all_their_rows():
+    """Each step of x writes a whole sequence of y: more rows than either has."""
+    x, y = (fluid.data(name, [None, 1], lod_level=1) for name in "xy")
+    recurrence = fluid.layers.DynamicRNN()
+    with recurrence.block():
+        step, other = recurrence.step_input(x), recurrence.static_input(y)
+        recurrence.output(other + fluid.layers.sequence_expand(step, other))
+    out = recurrence()
+    rows = {"x": (np.arange(4, dtype="float32").reshape(-1, 1), [[3, 1]]), "y": (np.ones((5, 1), "float32"), [[4, 1]])}
+    feed = {name: fluid.create_lod_tensor(*value, fluid.CPUPlace()) for name, value in rows.items()}
+    (expected,) = executor().run(feed=feed, fetch_list=[out], return_numpy=False)
+    function, parameters = to_jax(fluid.default_main_program(), ["x", "y"], [out])
+    (found,) = jax.jit(function)(parameters, {name: ragged(*value) for name, value in rows.items()})
+    assert int(found.nrows) == 13
+    np.testing.assert_array_equal(found.data[:13], np.array(expected))
+
+
 def test_state_that_begins_with_the_first_run_is_left_out():
     """An evaluator's sum has no value before; a fetch that depends on it says so."""
     x = fluid.data("x", [1])

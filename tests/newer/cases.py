@@ -725,6 +725,19 @@ for _round in (0, 1):
             False,
             **_given | {"x": numbers(3, 2, 2, 2, high=7, dtype="int8")},
         )
+# x / scale * 127 a half, or the float beside one: the type of rounding and the order of the factors both show
+_HALVES = np.array([-11.5, 0.5, 0.49999997, 1.5, 2.5, -2.5, 115.5, 74.5, -74.5, 126.5, 127.5, 12.25], "float32")
+for _round in (0, 1):
+    for _step in (1.0, 0.99846464, 3.7):
+        _types = {"round_type": _round, "is_test": True}
+        _given = dict(x=_HALVES * np.float32(_step / 127), s=np.array([_step], "float32"), z=np.zeros(1, "float32"))
+        case(
+            f"quantize_halves_{_round}_{_step}",
+            _op("quantize_linear", "X Scale ZeroPoint", "Y", quant_axis=-1, **_types),
+            False,
+            **_given,
+        )
+case("round_halves", lambda p, x: p.round(x), False, x=_HALVES)
 _EMISSION, _STEPS_OF_TAGS = values(3, 5, 4, seed=6), values(4, 4, seed=7)
 for _tags in (True, False):
     case(

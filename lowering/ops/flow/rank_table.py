@@ -84,9 +84,10 @@ def array_to_lod_tensor(x: Value, rank_table: RankTable, *, ctx):
     if not x.stacked:
         return ranks.sequences_of(x, rank_table, ranks.rows_of(x, rank_table), backward=False)
     key = f"rows/{name}"
-    room = ctx.runner.capacity(key, ranks.rows_of(x, rank_table))
+    most = ranks.most_rows(x, rank_table)
+    room = ctx.runner.capacity(key, ranks.rows_of(x, rank_table), most)
     whole = ranks.sequences_of(x, rank_table, room, backward=False)
-    if len(whole.lod) > len(rank_table.lod):
+    if len(whole.lod) > len(rank_table.lod) and room < most:
         ctx.runner.overflow(key, whole.lod[-1][-1] > room)
     return whole
 
@@ -308,8 +309,9 @@ def _fitted(merged: LoDArray, whole: LoDArray, ctx: Context) -> Any:
     if merged.nrows is None or len(whole.lod) < len(merged.lod):
         return merged.data
     key = f"rows/{ctx.op.outputs['Out'][0]}"
-    room = ctx.runner.capacity(key, whole.capacity)
-    ctx.runner.overflow(key, merged.nrows > room)
+    room = ctx.runner.capacity(key, whole.capacity, merged.capacity)
+    if room < merged.capacity:
+        ctx.runner.overflow(key, merged.nrows > room)
     return merged.data[:room]
 
 

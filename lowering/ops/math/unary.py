@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from lowering.engine.infer_rules import like
-from lowering.program import OpSpec
+from lowering.program import PADDLE_2, OpSpec
 from lowering.registry import WISE, op
 
 _elementary = op(vendor="use_mkldnn use_cudnn", rows=WISE, infer=like("X"))
@@ -68,8 +69,11 @@ def floor(x):
 
 
 @_elementary
-def round_(x):
-    """Out = the nearest integer, halves to even (what Fluid's vectorised kernel does); its gradient is zero."""
+def round_(x, *, ctx):
+    """Out = the nearest integer; its gradient is zero. Halves go to even, as in Fluid's vectorised kernel, and away
+    from zero in Paddle 2."""
+    if ctx.release >= PADDLE_2 and jnp.issubdtype(x.dtype, jnp.floating):
+        return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
     return jnp.round(x)
 
 

@@ -6,11 +6,14 @@ Ops named quantize return the integers (as floats), dequantize ops rescale them,
 from __future__ import annotations
 
 import jax.numpy as jnp
+from jax import lax
 
 from lowering.dtypes import to_numpy
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, data_of
+
+FLUID = -1  # the type of rounding where a program names none: Fluid had a single one
 
 
 def steps(bits: int) -> int:
@@ -18,17 +21,19 @@ def steps(bits: int) -> int:
     return (1 << (bits - 1)) - 1
 
 
-def quantized(x, scale, bits, round_type=1):
-    """round(bound * (1 / s) * clip(x, -s, s)); a scale that is zero or subnormal counts as one, halves go to even.
+def quantized(x, scale, bits, round_type=FLUID):
+    """round(bound * (1 / s) * clip(x, -s, s)); a scale that is zero or subnormal counts as one.
 
-    Means of quantised values are often such halves, and so the order of the factors decides what they become. Type 0,
-    which Paddle 2 added, clips after rounding, to the integers of a signed type.
+    Means of quantised values are often halves, and so the order of the factors decides what they become. Halves go to
+    even; of Paddle 2's two types, 1 rounds them away from zero, and 0 clips after rounding, to the integers of a signed
+    type.
     """
     bound = steps(bits)
-    safe = jnp.where(scale >= jnp.finfo(scale.dtype).tiny, scale, 1)
+    factor = bound * (1 / jnp.where(scale >= jnp.finfo(scale.dtype).tiny, scale, 1))
     if round_type == 0:
-        return jnp.clip(jnp.round(x * (bound / safe)), -bound - 1, bound)
-    return jnp.round(jnp.clip(x, -scale, scale) * (bound * (1 / safe)))
+        return jnp.clip(jnp.round(x * factor), -bound - 1, bound)
+    method = lax.RoundingMethod.AWAY_FROM_ZERO if round_type == 1 else lax.RoundingMethod.TO_NEAREST_EVEN
+    return lax.round(jnp.clip(x, -scale, scale) * factor, method)
 
 
 def by_channel(scale, x, axis):
@@ -47,14 +52,14 @@ def abs_max(x, **kwargs):
 
 
 @op("fake_quantize_abs_max", out="Out OutScale", diff="", lod={"Out": "x"}, newer="round_type")
-def fake_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1):
+def fake_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = FLUID):
     """OutScale = max|X|; Out = round(X / OutScale * (2^(bit_length-1) - 1))."""
     scale = abs_max(x)
     return quantized(x, scale, bit_length, round_type), scale.reshape(1)
 
 
 @op("fake_quantize_dequantize_abs_max", out="Out OutScale", lod={"Out": "x"})
-def fake_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1):
+def fake_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = FLUID):
     """As fake_quantize_abs_max, rescaled."""
     scale = abs_max(x)
     return quantized(x, scale, bit_length, round_type) * (scale / steps(bit_length)), scale.reshape(1)
@@ -69,14 +74,16 @@ _CHANNELS = {"out": "Out OutScale", "lod": {"Out": "x"}}
 
 
 @op("fake_channel_wise_quantize_abs_max", diff="", newer="round_type quant_axis", **_CHANNELS)
-def fake_channel_wise_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1, quant_axis: int = 0):
+def fake_channel_wise_quantize_abs_max(x, *, bit_length: int = 8, round_type: int = FLUID, quant_axis: int = 0):
     """As fake_quantize_abs_max with one scale per channel, X[c] in Fluid."""
     scale = channel_max(x, quant_axis)
     return quantized(x, by_channel(scale, x, quant_axis), bit_length, round_type), scale
 
 
 @op("fake_channel_wise_quantize_dequantize_abs_max", **_CHANNELS)
-def fake_channel_wise_quantize_dequantize_abs_max(x, *, bit_length: int = 8, round_type: int = 1, quant_axis: int = 0):
+def fake_channel_wise_quantize_dequantize_abs_max(
+    x, *, bit_length: int = 8, round_type: int = FLUID, quant_axis: int = 0
+):
     """As fake_channel_wise_quantize_abs_max, rescaled."""
     scale = channel_max(x, quant_axis)
     wide = by_channel(scale, x, quant_axis)
@@ -123,7 +130,7 @@ def fake_quantize_range_abs_max(
     window_size: int = 10000,
     bit_length: int = 8,
     is_test: bool = False,
-    round_type: int = 1,
+    round_type: int = FLUID,
     ctx,
 ):
     """Quantise with the largest |X| of the last ``window_size`` steps.
@@ -165,7 +172,7 @@ _MOVING_INPLACE = {"OutScale": "in_scale", "OutState": "in_state", "OutAccum": "
 @op("fake_quantize_moving_average_abs_max", inplace=_MOVING_INPLACE, newer="round_type", **_MOVING)
 def fake_quantize_moving_average_abs_max(
     x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False,
-    round_type: int = 1,
+    round_type: int = FLUID,
 ):  # fmt: skip
     """OutState = r InState + 1; OutAccum = r InAccum + max|X|; OutScale = OutAccum / OutState, used to quantise Out."""
     scale, state, accum = _moving(x, in_scale, in_accum, in_state, moving_rate, is_test)
@@ -175,7 +182,7 @@ def fake_quantize_moving_average_abs_max(
 @op("fake_quantize_dequantize_moving_average_abs_max", inplace=_MOVING_INPLACE, newer="round_type", **_MOVING)
 def fake_quantize_dequantize_moving_average_abs_max(
     x, in_scale, in_accum=None, in_state=None, *, moving_rate: float = 0.9, bit_length: int = 8, is_test: bool = False,
-    round_type: int = 1,
+    round_type: int = FLUID,
 ):  # fmt: skip
     """As fake_quantize_moving_average_abs_max, rescaled: Out = quantised * OutScale / (2^(bits-1) - 1)."""
     scale, state, accum = _moving(x, in_scale, in_accum, in_state, moving_rate, is_test)
