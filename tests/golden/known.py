@@ -88,6 +88,5 @@ DECLARED: dict[str, list[tuple[str, str, str]]] = {
     ],
     "a tensor of rank 3 has no LoD; the reference looks at that when it runs": [
         ("add_position_encoding", "", "refused"),
-        ("row_conv", "", "refused"),
     ],
 }  # fmt: skip
