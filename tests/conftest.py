@@ -41,6 +41,15 @@ def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     np.random.seed(seed)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def what_compiles_beside_ends() -> Iterator[None]:
+    """What a file's eager nets repeated is compiled in a thread, which the next file would see or wait for."""
+    yield
+    from fluidjax.execution import background
+
+    background.wait()
+
+
 @pytest.fixture
 def interrupts_arrive() -> Iterator[None]:
     """Python's own handler of Ctrl-C: a shell starts what runs in its background with interrupts ignored."""
