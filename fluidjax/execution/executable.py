@@ -17,6 +17,7 @@ from jaxlib.mlir.passmanager import PassManager
 
 from fluidjax.execution.emitting import emitting_last
 from fluidjax.execution.levels import called, compiler_options
+from lowering.engine.host_arrays import used_in_place
 
 # A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.
 _LARGE = 2**20
@@ -137,10 +138,13 @@ class Executable:
 
 
 def _copied(leaf: Any) -> Any:
-    """A large array of the host as one of the device, of its own memory: its owner may change it after the run."""
-    if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE:
+    """A large array of the host as one of the device, of its own memory: its owner may change it after the run.
+
+    XLA takes what is aligned as it is, in the call, and copies nothing.
+    """
+    if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE or used_in_place(leaf):
         return leaf
-    return jax.block_until_ready(jax.device_put(leaf, may_alias=False))
+    return jax.block_until_ready(jax.device_put(leaf))
 
 
 def _sorts(jaxpr: Any) -> bool:

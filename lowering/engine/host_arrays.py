@@ -21,3 +21,8 @@ def zeros(dims: Sequence[int], dtype: Any) -> np.ndarray:
     memory = np.zeros(size + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size].view(dtype).reshape(dims)
+
+
+def used_in_place(array: np.ndarray) -> bool:
+    """Whether a CPU device computes on this memory itself, for as long as it holds the array."""
+    return array.ctypes.data % _ALIGNMENT == 0 and array.flags.c_contiguous

@@ -12,6 +12,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.execution import background, compiled
 from fluidjax.execution.executable import Executable
+from lowering.engine.host_arrays import zeros
 
 FAULTS = """
 import resource
@@ -71,15 +72,18 @@ def test_the_user_has_the_last_word(environment: dict[str, str]) -> None:
 
 def test_large_feeds_are_on_the_device_before_a_step_that_needs_memory() -> None:
     """A step that waited for them would run in the thread that copies them, whose malloc arena kept the memory."""
-    large, small = np.ones(1 << 18, np.float32), np.ones(4, np.float32)
+    memory, small = zeros([1 + (1 << 18)], np.float32), np.ones(4, np.float32)
+    large, aligned = memory[1:], memory[:-1]
+    large[:] = 1
     function = jax.jit(lambda x: (jax.numpy.sort(x) * 2).sum())
     executable = Executable(function.lower(large).compile())
     assert executable.arrived((large,))[0] is large, "nothing is known of it yet"
     executable.call(large)
     executable.settle()
     assert executable.scratch >= large.nbytes
-    (one, (other,), left) = executable.arrived((large, (large,), small))
+    (one, (other,), left, in_place) = executable.arrived((large, (large,), small, aligned))
     assert isinstance(one, jax.Array) and isinstance(other, jax.Array) and left is small
+    assert in_place is aligned, "XLA computes on it where it is, in the call"
     large[:] = 0  # the user's array, changed after the run
     assert float(executable.call(one)) == float(executable.call(other)) == 2.0 * (1 << 18)
 
