@@ -21,7 +21,6 @@ from fluidjax.execution.retry import Attempts
 from fluidjax.execution.state import to_device
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment
-from lowering.registry import get_op
 from lowering.values import Form, LoDArray, exact
 
 
@@ -68,8 +67,8 @@ class SegmentedRuns:
     def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any, outside: Outside) -> None:
         """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
-        draws = any("key" in get_op(op.type).special for op in segment.ops)
-        self._interpreted.runner(seed if draws else None, outside=outside).run_ops(segment.ops, local)
+        seed = seed if self._attempts.plan.random else None  # blocks below the op may draw
+        self._interpreted.runner(seed, outside=outside).run_ops(segment.ops, local)
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
     def _repadded(self, name: str, value: Any) -> Any:

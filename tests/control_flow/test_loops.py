@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -245,3 +246,24 @@ def test_no_copy_of_a_whole_buffer_inside_the_compiled_loops() -> None:
         inside += re.findall(rf"= {stacked}\S* copy(?:-start)?\(.*", body)
     assert with_buffers >= 2, "the forward and the backward loop carry stacked buffers"
     assert inside == []
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_a_loop_around_a_host_op_draws(interpret: bool) -> None:
+    """The loop runs op by op, and its dropout draws as in any other program: another mask in each iteration."""
+
+    def network() -> list[Any]:
+        ones, step = layers.fill_constant([64], "float32", 1.0), layers.fill_constant([1], "int64", 0)
+        masks = [layers.fill_constant([64], "float32", 0.0) for _ in range(2)]
+
+        def body(step: Any, last: Any, before: Any) -> list[Any]:
+            drawn = layers.dropout(ones, 0.5, dropout_implementation="upscale_in_train")
+            made = drawn.block.create_var(name="made", shape=[64], dtype="float32")
+            return [step + 1, layers.py_func(np.array, drawn, made), layers.assign(last)]
+
+        return layers.while_loop(lambda step, *_: step < 2, body, [step, *masks])[1:]
+
+    main, startup, fetch = build(network)
+    last, before = run(main, startup, {}, fetch, interpret=interpret)
+    assert set(last) == set(before) == {0.0, 2.0}
+    assert (last != before).any()
