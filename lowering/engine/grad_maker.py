@@ -83,10 +83,6 @@ class GradMaker:
         """Names of the gradients of an input slot; those in the no-grad set are dropped or named ``@EMPTY@``."""
         return self.wanted(self.input(slot), drop_empty)
 
-    def output_var_grad(self, slot: str, *, drop_empty: bool = True) -> list[str]:
-        """As ``input_grad``, for a forward output that a grad op differentiates again."""
-        return self.wanted(self.output(slot), drop_empty)
-
     def wanted(self, names: list[str], drop_empty: bool = True) -> list[str]:
         """As ``input_grad``, for variables by name."""
         grads = []

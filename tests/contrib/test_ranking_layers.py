@@ -71,6 +71,16 @@ def test_fused_elemwise_activation(rng):
     np.testing.assert_allclose(product, x * (2 * y), rtol=1e-6)
 
 
+def test_the_gradient_of_the_value_between_is_bound():
+    """Though nothing computes it and the backward pass needs none: Paddle's maker asks no no-grad set about outputs."""
+    x = fluid.data("x", [2, 3])
+    loss = fluid.layers.mean(layers.fused_elemwise_activation(fluid.layers.fc(x, 3), x, ["elementwise_add", "relu"]))
+    fluid.backward.append_backward(loss)
+    ops = {op.type: op for op in fluid.default_main_program().global_block().ops}
+    (between,) = ops["fused_elemwise_activation"].output("IntermediateOut")
+    assert ops["fused_elemwise_activation_grad"].output("IntermediateOut@GRAD") == [between + "@GRAD"]
+
+
 def test_rank_attention_adds_the_chosen_blocks():
     x = np.array([[1, 2], [3, 4]], np.float32)
     # Both rows are shown together; row 0 has rank 1, row 1 has rank 2.

@@ -88,6 +88,6 @@ def _(g):
     spec = g.regular()
     saved = g.attrs.get("save_intermediate_out", False)
     spec.inputs["IntermediateOut"] = g.output("IntermediateOut") if saved else []
-    spec.outputs["IntermediateOut@GRAD"] = g.output_var_grad("IntermediateOut") if saved else []
+    spec.outputs["IntermediateOut@GRAD"] = g.output_grad("IntermediateOut") if saved else []
     spec.attrs["functor_list"] = [name + "_grad" for name in g.attrs["functor_list"]]
     return [spec]
