@@ -291,6 +291,7 @@ def grad(
     if not only_inputs:
         raise AssertionError("only_inputs=False is not supported yet: expected True. Leave it out.")
     constants = [] if no_grad_vars is None else _constants(no_grad_vars)
+    starts = _starts(grad_outputs, roots)
     for root in roots:
         if root.stop_gradient:
             raise EnforceNotMet(
@@ -303,9 +304,7 @@ def grad(
             )
     tracer = current_tracer()
     retain = create_graph if retain_graph is None else retain_graph
-    found = tracer.gradients(
-        roots, wanted, _starts(grad_outputs, roots), retain=retain, create=create_graph, constants=constants
-    )
+    found = tracer.gradients(roots, wanted, starts, retain=retain, create=create_graph, constants=constants)
     unused = [var.name for var, g in zip(wanted, found, strict=True) if g is None]
     if unused and not allow_unused:
         raise EnforceNotMet(

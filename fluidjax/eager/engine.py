@@ -46,7 +46,11 @@ class RecordingEngine(Engine):
 
     def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
         """See Engine."""
-        return self.tracer.trace_kernel(kernel, list(map(self.as_variable, flat)), forward=node)
+        results = self.tracer.trace_kernel(kernel, list(map(self.as_variable, flat)), forward=node)
+        for var in results:  # one whose own gradient is zero takes gradients too
+            if var is not None:
+                var._stop_gradient = False
+        return results
 
     def as_given(self, var: Any) -> Any:
         """See Engine."""

@@ -27,10 +27,9 @@ def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> N
     """
     name = type(optimizer).__name__
     if parameter_list is None and not current_tracer().made.named:
-        raise AttributeError(
-            f"parameter_list argument given to the Optimizer should not be None in dygraph mode: {name} got none. Pass "
-            "layer.parameters()."
-        )
+        missing = AttributeError("parameter_list argument given to the Optimizer should not be None in dygraph mode.")
+        missing.add_note(f"Expected a list of parameters, {name} got none. Pass parameter_list=layer.parameters().")
+        raise missing
     if parameter_list is not None and (
         isinstance(parameter_list, Variable) or not isinstance(parameter_list, Iterable)
     ):
@@ -52,9 +51,9 @@ def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> N
 def refuse(name: str) -> None:
     """Raise in eager mode, which an optimizer does not support."""
     if in_dygraph_mode():
-        raise Exception(  # noqa: TRY002  (Fluid's own)
-            f"In dygraph, don't support {name}: it rewrites programs. Expected static mode. Use another optimizer."
-        )
+        error = Exception(f"In dygraph, don't support {name}.")
+        error.add_note("It rewrites programs: expected static mode. Leave the guard, or use another optimizer.")
+        raise error
 
 
 class EagerUpdates:

@@ -482,6 +482,29 @@ def test_create_graph_gives_gradients_of_gradients() -> None:
     same([first.numpy()[0], second.numpy()[0], third.numpy()[0]], [12, 12, 6])
 
 
+CONSTANT: dict[str, Callable[[Any], Any]] = {
+    "scale": lambda x: [x * 3.0],
+    "reshape": lambda x: [layers.reshape(x, [3])],
+    "sum": lambda x: [x + 1.0, x],
+    "split": lambda x: layers.split(x, 3, dim=1),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+@pytest.mark.parametrize("create", [False, True])
+def test_gradients_of_a_created_graph_need_gradients_even_where_theirs_are_zero(name: str, create: bool) -> None:
+    x = leaf([[1.0, 2.0, 3.0]])
+    (first,) = dg.grad(CONSTANT[name](x), x, create_graph=create, retain_graph=True)
+    assert first.stop_gradient is not create
+    layers.reduce_sum(first * first + x * x).backward()
+    same(x.gradient(), [[2, 4, 6]])
+
+
+def test_gradients_of_outputs_are_counted_before_the_outputs_are_asked() -> None:
+    with pytest.raises(AssertionError, match="length of grad_outputs"):
+        dg.grad([const([1.0]), const([2.0])], [const([1.0])], [const([1.0])])
+
+
 DOUBLE: dict[str, Callable[[Any], Any]] = {
     "matmul": lambda x: layers.matmul(x, layers.transpose(x * x, [1, 0])),
     "tanh": layers.tanh,

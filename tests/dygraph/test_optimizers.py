@@ -154,6 +154,33 @@ def test_what_is_refused(name: str) -> None:
     assert caught.type is error
 
 
+STATIC_ONLY: dict[str, Callable[[], Any]] = {
+    "ModelAverage": lambda: fluid.optimizer.ModelAverage(0.15),
+    "DGCMomentumOptimizer": lambda: fluid.optimizer.DGCMomentumOptimizer(0.1, 0.9, 0),
+    "ExponentialMovingAverage": lambda: fluid.optimizer.ExponentialMovingAverage(0.9),
+    "PipelineOptimizer": lambda: fluid.optimizer.PipelineOptimizer(None),
+    "LookaheadOptimizer": lambda: fluid.optimizer.LookaheadOptimizer(None),
+    "RecomputeOptimizer": lambda: fluid.optimizer.RecomputeOptimizer(None),
+}
+
+
+@pytest.mark.parametrize("name", STATIC_ONLY)
+def test_the_words_that_scripts_compare_are_fluids_and_a_note_says_more(name: str) -> None:
+    with pytest.raises(Exception, match="support") as error:
+        STATIC_ONLY[name]()
+    assert str(error.value) == f"In dygraph, don't support {name}."
+    assert error.value.__notes__ == [
+        "It rewrites programs: expected static mode. Leave the guard, or use another optimizer."
+    ]
+
+
+def test_an_optimizer_without_parameters_says_so_in_fluids_words() -> None:
+    with pytest.raises(AttributeError) as error:
+        fluid.optimizer.SGD(0.1)
+    assert str(error.value) == "parameter_list argument given to the Optimizer should not be None in dygraph mode."
+    assert "SGDOptimizer got none" in error.value.__notes__[0]
+
+
 @pytest.mark.parametrize("name", ["step", "clear_grad", "set_lr", "get_lr"])
 def test_names_of_later_versions_are_absent(name: str) -> None:
     assert not hasattr(optimizer.SGD(0.1, parameter_list=linear().parameters()), name)
