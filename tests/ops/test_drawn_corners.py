@@ -228,6 +228,24 @@ def test_an_outside_weight_alone_is_not_looked_at():
     np.testing.assert_array_equal(dx, np.ones((2, 2)))
 
 
+def test_a_smooth_l1_loss_without_sigma_is_zero():
+    x, y = np.array([[3.0, -1.0]], F), np.zeros((1, 2), F)
+    diff, loss = call("smooth_l1_loss", x, y, sigma=0.0)
+    (dx, _) = call("smooth_l1_loss_grad", diff, np.ones((1, 1), F), sigma=0.0)
+    assert loss.tolist() == [[0]] and not dx.any()
+
+
+def test_a_first_cell_without_a_first_state_is_not_looked_at(rng):
+    x = LoDArray(rng.standard_normal((5, 4)).astype(F), (np.array([0, 2, 5]),))
+    weights = [rng.standard_normal(shape).astype(F) for shape in ((4, 12), (3, 12), (1, 12))]
+    cell = np.ones((2, 3), F)
+    bare, given, both = (
+        np.asarray(rule("fusion_lstm", x, *weights, *states, use_peepholes=False)[1].data)
+        for states in ((None, None), (None, cell), (0 * cell, cell))
+    )
+    assert (bare == given).all() and (bare != both).any()
+
+
 def test_an_axis_named_twice_is_reversed_once():
     (found,) = call("reverse", np.arange(6).reshape(2, 3), axis=[0, -1, 1])
     assert found.tolist() == [[5, 4, 3], [2, 1, 0]]

@@ -29,7 +29,11 @@ def _lstm(
     use_peepholes: bool,
     is_reverse: bool,
 ) -> tuple[LoDArray, LoDArray]:
-    """(hidden, cell) for projected inputs that hold their bias already; ``bias`` gives the peepholes."""
+    """(hidden, cell) for projected inputs that hold their bias already; ``bias`` gives the peepholes.
+
+    As in Fluid, a C0 without an H0 is not looked at.
+    """
+    c0 = None if h0 is None else c0
     width = weight.shape[0]
     _, peep = split_bias(bias, width, use_peepholes)
     p = pack(x, offsets(x), reverse=is_reverse)

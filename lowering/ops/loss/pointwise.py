@@ -153,11 +153,17 @@ def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: floa
     OutsideWeight alone is not looked at.
     """
     diff = (x - y) if inside_weight is None else (x - y) * inside_weight
-    s2 = sigma * sigma
     size = jnp.abs(diff)
-    value = jnp.where(size < 1 / s2, 0.5 * s2 * diff * diff, size - 0.5 / s2)
+    s2, bend = _bend(sigma)
+    value = jnp.where(size < bend, 0.5 * s2 * diff * diff, size - 0.5 * bend)
     value = value if inside_weight is None or outside_weight is None else value * outside_weight
     return diff, _rows_sum(value)
+
+
+def _bend(sigma: float) -> tuple[float, float]:
+    """sigma^2, and where the parabola ends: nowhere if sigma is 0."""
+    s2 = sigma * sigma
+    return s2, 1 / s2 if s2 else math.inf
 
 
 @smooth_l1_loss.fits
@@ -167,8 +173,8 @@ def _(x, y):
 
 @smooth_l1_loss.grad
 def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
-    s2 = sigma * sigma
-    slope = jnp.where(jnp.abs(diff) < 1 / s2, s2 * diff, jnp.sign(diff))
+    s2, bend = _bend(sigma)
+    slope = jnp.where(jnp.abs(diff) < bend, s2 * diff, jnp.sign(diff))
     for weight in () if inside_weight is None else (inside_weight, outside_weight):
         slope = slope if weight is None else slope * weight
     dx = slope * d_out.reshape(d_out.shape[0], *[1] * (diff.ndim - 1))
