@@ -194,14 +194,15 @@ def im2sequence(
 ):
     """The patches of image i of X [n, c, h, w] form sequence i of Out [patches, c * kh * kw].
 
-    Y [n, 2] gives each image's own height and width (before division by ``out_stride``) in a batch of several.
+    Y [n, 2] gives each image's own height and width (before division by ``out_stride``) in a batch of several; their
+    fractions do not count.
     """
     if y is None or x.shape[0] == 1:
         size = _patch_count(x.shape[2:], kernels, strides, paddings)
         rows = _patches(x, kernels, strides, paddings, size).reshape(x.shape[0] * size[0] * size[1], -1)
         step = size[0] * size[1]
         return LoDArray(rows, (np.arange(x.shape[0] + 1, dtype=np.int32) * np.int32(step),))
-    real = np.ceil(concrete(y, "the image sizes Y of im2sequence") / np.asarray(out_stride)).astype(int)
+    real = -(-concrete(y, "the image sizes Y of im2sequence").astype(int) // np.asarray(out_stride))
     sizes = [_patch_count(tuple(r), kernels, strides, paddings) for r in real]
     largest = (max(h for h, _ in sizes), max(w for _, w in sizes))
     patches = _patches(x, kernels, strides, paddings, largest)
