@@ -26,6 +26,7 @@ from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution import background
+from fluidjax.execution.buffers import joined
 from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64, with_device, with_x64
@@ -74,15 +75,14 @@ class Whole:
     def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> Executable:
         def block(*given: Any) -> list[Any]:
             arrays: list[Any] = [None] * len(leaves)
-            buffers = given[len(self.singles) :]
             for k, array in zip(self.singles, given, strict=False):
                 arrays[k] = array
-            for pack, buffer in zip(self.packs, buffers, strict=True):
+            for pack, buffer in zip(self.packs, given[len(self.singles) :], strict=True):
                 for k, array in zip(pack.leaves, pack.split(buffer), strict=True):
                     arrays[k] = array
             results = one_by_one(records, arrays, self.alive)
-            joined = [jax.numpy.concatenate([results[self.places[c]] for c in pack.outputs]) for pack in self.packs]
-            return [results[k] for k in self.given] + joined
+            buffers = [joined([results[self.places[c]] for c in pack.outputs]) for pack in self.packs]
+            return [results[k] for k in self.given] + buffers
 
         avals = [leaves[k].aval for k in self.singles]
         avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]

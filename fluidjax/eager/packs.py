@@ -16,6 +16,7 @@ import numpy as np
 from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.eager.order import Record
 from fluidjax.eager.values import Spec
+from fluidjax.execution.buffers import in_order
 
 _SMALL = 4096  # bytes of the longest vector that is packed
 _LARGE = 1 << 20  # bytes of an array that rules out packing (see ``execution.packing``)
@@ -108,7 +109,7 @@ def packs_of(
             groups.setdefault(spec.dtype, []).append(leaf)
     return [
         Pack([(leaf, pairs[leaf]) for leaf in group], [leaves[leaf].shape[0] for leaf in group])
-        for group in groups.values()
+        for group in [in_order(group, lambda leaf: leaves[leaf].shape[0]) for group in groups.values()]
         if len(group) >= _LEAST
     ]
 

@@ -6,6 +6,7 @@ import pickle
 import weakref
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, seed, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import fluidjax as fluid
 from fluidjax.base.values import Resident
 from fluidjax.execution import whole
-from fluidjax.execution.buffers import Buffers
+from fluidjax.execution.buffers import Buffers, in_order, joined
 from fluidjax.execution.prepared import Prepared
 from lowering.errors import LoweringError
 from tests.conftest import seed_of
@@ -288,12 +289,32 @@ def test_vectors_of_layers_that_repeat_pass_alone(layers, alone):
 def test_packing_by_dtype():
     arrays = [np.ones(3), np.ones(2, np.float32), np.ones((2, 2)), np.zeros(1), np.ones(5000), np.ones(1, np.int64)]
     packing = Buffers.of(arrays)
-    assert (packing.singles, packing.packs) == ((1, 2, 4, 5), ((0, 3),))
-    joined = packing.join(arrays)
-    assert joined[-1].tolist() == [1, 1, 1, 0]
-    for array, again in zip(arrays, packing.split(joined), strict=True):
+    assert (packing.singles, packing.packs) == ((1, 2, 4, 5), ((3, 0),))
+    whole = packing.join(arrays)
+    assert whole[-1].tolist() == [0, 1, 1, 1]
+    for array, again in zip(arrays, packing.split(whole), strict=True):
         np.testing.assert_array_equal(array, again)
     assert Buffers.of(arrays, pack=False).singles == tuple(range(6))
+
+
+def test_joined_inside_a_step_as_outside(rng):
+    """More single numbers than one kernel computes, among vectors, one of which is empty."""
+    sizes = rng.permutation([1] * 67 + [0, 2, 3])
+    vectors = in_order([rng.random(n, np.float32) for n in sizes], np.size)
+    np.testing.assert_array_equal(jax.jit(joined)(vectors), np.concatenate(vectors))
+
+
+def test_one_kernel_advances_all_powers():
+    powers = [np.float32([0.9]), np.float32([0.999])] * 6
+    buffers = Buffers.of([np.zeros(3, np.float32), *powers])
+
+    def step(*whole):
+        vector, *powers = buffers.split(whole)
+        return buffers.join_traced([vector, *[power * np.float32(0.9) for power in powers]])
+
+    with jax.default_device(jax.devices("cpu")[0]):
+        text = jax.jit(step).lower(np.zeros(15, np.float32)).compile().as_text()
+    assert text.partition("ENTRY")[2].count(" fusion(") == 1
 
 
 PROGRAMS = (
