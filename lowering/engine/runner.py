@@ -24,6 +24,7 @@ from lowering.engine.dataflow import uses
 from lowering.engine.either import run_either
 from lowering.engine.host_bits import is_host_key
 from lowering.engine.messages import op_error_message
+from lowering.engine.pinned import compared, pinned_value
 from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import SingleOp, stand_in_names, static_attrs
@@ -104,18 +105,21 @@ class Runner:
         ops = list(ops)
         if self.strange is None:
             self.strange = kinds.strangers(self.program, env)
-        begin = 0
+        begin, pins = 0, frozenset() if self.interpret else compared(ops)
         for segment in [] if self.interpret else find_recomputed(self.program, ops):
-            self._run_all(ops[begin : segment.begin], env)
+            self._run_all(ops[begin : segment.begin], env, pins)
             held = separate(segment, env, self.program, self.platform)
-            again = self._run_all(ops[segment.begin : segment.end], {**env, **held})
+            again = self._run_all(ops[segment.begin : segment.end], {**env, **held}, pins)
             env.update({name: again[name] for op in ops[segment.begin : segment.end] for name in op.output_names()})
             begin = segment.end
-        return self._run_all(ops[begin:], env)
+        return self._run_all(ops[begin:], env, pins)
 
-    def _run_all(self, ops: Iterable[OpView], env: Env) -> Env:
+    def _run_all(self, ops: Iterable[OpView], env: Env, pins: frozenset[str]) -> Env:
         for op in ops:
-            env.update(run_either(self, op, env) if self.unsettled else self.run_op(op, env))
+            results = run_either(self, op, env) if self.unsettled else self.run_op(op, env)
+            env.update(results)
+            for name in pins.intersection(results):
+                env[name] = pinned_value(env[name])
         return env
 
     def run_op(self, op: OpView, env: Env) -> dict[str, Any]:

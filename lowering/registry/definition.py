@@ -158,6 +158,7 @@ class OpDef:
     infer: Callable[..., Any] | None = None
     fold: bool = False
     linear: bool = False
+    compares: bool = False
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     spare: tuple[str, ...] = ()  # parameters of required inputs that Paddle 2 may leave unbound
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may have no value yet

@@ -114,6 +114,7 @@ def op(
     infer: Callable[..., Any] | None = None,
     fold: bool = False,
     linear: bool = False,
+    compares: bool = False,
     kind: str = "plain",
     absent: str = "",
     spare: str = "",
@@ -147,6 +148,8 @@ def op(
         fold: evaluate during tracing if all inputs are small and known.
         linear: for integers, outputs are sums and products of inputs and constants, or parts of them: a row count
             among the inputs stays one (see ``counts``).
+        compares: the least difference between inputs matters: what is read elsewhere too is computed once (see
+            ``pinned``).
         spare: parameters of required inputs that programs of later releases may leave unbound; the rule gets None.
         absent: parameters of required inputs whose variable may have no value yet; the rule then gets None.
         undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as declared by the layer.
@@ -163,7 +166,7 @@ def op(
         odd = dict(slots or {})
         definition = _with_newer(_parsed(fn, name, out, odd, vendor), words(newer), renamed or {})
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
-        definition.lod, definition.linear = _lod_map(definition, lod), linear
+        definition.lod, definition.linear, definition.compares = _lod_map(definition, lod), linear, compares
         definition.absent, definition.spare, definition.undeclared = words(absent), words(spare), words(undeclared)
         definition.continues, definition.moves = words(continues), moves
         definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))

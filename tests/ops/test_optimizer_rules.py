@@ -8,7 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 import lowering
+from fluidjax import layers
 from lowering import SelectedRows, SlotError
 from lowering.ops.optimizer.sparse import merge_rows
 
@@ -232,8 +234,23 @@ def test_ops_without_a_sparse_kernel_say_so(rng: np.random.Generator, op_type: s
 
 def test_get_tensor_from_selected_rows_takes_the_values(rng: np.random.Generator) -> None:
     grad, _ = sparse(rng, nrows=3)
-    (values,) = call("get_tensor_from_selected_rows", x=grad)
-    np.testing.assert_array_equal(values[:3], np.asarray(grad.values)[:3])
-    assert (values[3:] == 0).all()
+    values = lowering.get_op("get_tensor_from_selected_rows")(grad)
+    np.testing.assert_array_equal(values.data[:3], np.asarray(grad.values)[:3])
+    assert (values.data[3:] == 0).all()
+    assert int(values.nrows) == 3
     with pytest.raises(SlotError, match="merge_selected_rows expects SelectedRows"):
         call("merge_selected_rows", x=np.zeros(3))
+
+
+def test_rows_of_merged_gradients_are_only_those_that_there_are() -> None:
+    with fluid.scope_guard(fluid.Scope()), fluid.program_guard(fluid.Program(), fluid.Program()):
+        ids = fluid.data("ids", [None, 1], "int64")
+        found = layers.embedding(ids, [6, 2], is_sparse=True, param_attr=fluid.initializer.Constant(0.5))
+        gradient = fluid.backward.append_backward(layers.reduce_sum(found))[0][1]
+        rows = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(gradient))
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(fluid.default_startup_program())
+        feed = {"ids": np.array([[1], [3], [1], [1]])}
+        values, mean = exe.run(feed=feed, fetch_list=[rows, layers.reduce_mean(rows)])
+    np.testing.assert_array_equal(values, [[3, 3], [1, 1]])
+    assert mean == 2

@@ -11,6 +11,7 @@ import numpy as np
 
 from lowering.dtypes import is_float
 from lowering.engine.infer_rules import by_rule, like
+from lowering.engine.pinned import pinned
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import alike, cleared
 from lowering.ops.math.elementwise import aligned, unbroadcast
@@ -300,11 +301,11 @@ def dist(x, y, *, p: float = 2.0):
 def _(x, y, out, d_out, *, p):
     a, b = aligned(x, y, -1)
     difference = a - b
-    size = jnp.abs(difference)
+    size = pinned(jnp.abs(difference)) if np.isinf(p) else jnp.abs(difference)
     if p == 0:
         slope = jnp.zeros_like(size)
     elif np.isinf(p):
-        slope = (size == out.reshape(())).astype(size.dtype)
+        slope = (size == (jnp.max if p > 0 else jnp.min)(size)).astype(size.dtype)
     else:
         slope = jnp.where(out > 0, (size / jnp.where(out > 0, out, 1)) ** (p - 1), 0)
     grad = slope * jnp.sign(difference) * d_out.reshape(())

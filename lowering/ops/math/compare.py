@@ -20,7 +20,9 @@ def _compared(name: str, x, y, axis: int):
     return getattr(jnp, name)(x, y)
 
 
-_comparison = op(vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="")
+_comparison = op(
+    vendor="force_cpu", rows=WISE, fold=True, infer=infer_broadcast(BOOL, as_x=True), diff="", compares=True
+)
 
 
 @_comparison

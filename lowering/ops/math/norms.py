@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64, to_numpy
+from lowering.engine.pinned import pinned
 from lowering.ops.math.reduction import OPTIONS, cast, in_its_dtype, masked, reduced_axes, reduction, spread, to_input
 from lowering.ops.shared import off_rows
 from lowering.registry import Long, op
@@ -93,7 +94,10 @@ def _(x, out, d_out, *, porder, axis, epsilon, asvector):
     if porder == 0:
         return jnp.zeros_like(x)
     if np.isinf(porder):
-        return jnp.where(jnp.abs(x) == out, jnp.sign(x) * d_out, 0)
+        size = pinned(jnp.abs(x))
+        over = None if asvector else axis
+        extreme = (jnp.max if porder > 0 else jnp.min)(size, axis=over, keepdims=True)
+        return jnp.where(size == extreme, jnp.sign(x) * d_out, 0)
     slope = jnp.abs(x) ** (porder - 1) / (out ** (porder - 1) + epsilon)
     return slope * jnp.sign(x) * d_out
 

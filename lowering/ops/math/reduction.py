@@ -15,6 +15,7 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine.infer_rules import Out, by_rule
+from lowering.engine.pinned import pinned
 from lowering.program import PADDLE_2
 from lowering.registry import MASKED, OpDef, op
 from lowering.values import LoDArray, Meta, row_mask
@@ -208,16 +209,21 @@ def reduce_max(x, axes, keep_dim, out_dtype):
     return extremum(jnp.max, lowest, x, axes, keep_dim, out_dtype)
 
 
-def _extremum_grad(x, out, d_out, dim, reduce_all):
+def extremal(fn: Callable[..., Any], neutral: Callable[[Any], Any], x: LoDArray, axes: tuple[int, ...]) -> Any:
+    """Which elements of X are the extremum. Out is not asked: it may be rounded otherwise than X is here."""
+    x = x.with_data(pinned(x.data))
+    return x.data == extremum(fn, neutral, x, axes, keep_dim=True, out_dtype=-1)
+
+
+def _extremum_grad(fn, neutral, x, d_out, dim, reduce_all):
     """Every element equal to the extremum takes the whole gradient."""
     axes = reduced_axes(x.data.ndim, dim, reduce_all)
-    hit = x.data == spread(out, x, axes)
-    return to_input(jnp.where(hit, spread(d_out, x, axes), 0), x, axes)
+    return to_input(jnp.where(extremal(fn, neutral, x, axes), spread(d_out, x, axes), 0), x, axes)
 
 
 @reduce_max.grad
-def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
-    return _extremum_grad(x, out, d_out, dim, reduce_all)
+def _(x: LoDArray, out: Meta, d_out: LoDArray, *, dim, reduce_all):
+    return _extremum_grad(jnp.max, lowest, x, d_out, dim, reduce_all)
 
 
 @reduction(infer=IN_ITS_TYPE)
@@ -227,8 +233,8 @@ def reduce_min(x, axes, keep_dim, out_dtype):
 
 
 @reduce_min.grad
-def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
-    return _extremum_grad(x, out, d_out, dim, reduce_all)
+def _(x: LoDArray, out: Meta, d_out: LoDArray, *, dim, reduce_all):
+    return _extremum_grad(jnp.min, highest, x, d_out, dim, reduce_all)
 
 
 @reduction(infer=IN_ITS_TYPE)

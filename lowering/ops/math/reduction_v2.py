@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.ops.math.reduction import extremum, highest, lowest, reduced_axes, reduction, spread, to_input
+from lowering.ops.math.reduction import extremal, extremum, highest, lowest, reduced_axes, reduction, spread, to_input
 from lowering.registry import op
-from lowering.values import LoDArray
+from lowering.values import LoDArray, Meta
 
 
 @reduction()
@@ -23,20 +23,20 @@ def reduce_amin(x, axes, keep_dim, out_dtype):
     return extremum(jnp.min, highest, x, axes, keep_dim, out_dtype)
 
 
-def _shared_grad(x: LoDArray, out: LoDArray, d_out: LoDArray, dim, reduce_all):
+def _shared_grad(fn, neutral, x: LoDArray, d_out: LoDArray, dim, reduce_all):
     axes = reduced_axes(x.data.ndim, dim, reduce_all)
-    hit = (x.data == spread(out, x, axes)).astype(x.dtype)
+    hit = extremal(fn, neutral, x, axes).astype(x.dtype)
     return to_input(hit * spread(d_out, x, axes) / jnp.sum(hit, axis=axes, keepdims=True), x, axes)
 
 
 @reduce_amax.grad
-def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
-    return _shared_grad(x, out, d_out, dim, reduce_all)
+def _(x: LoDArray, out: Meta, d_out: LoDArray, *, dim, reduce_all):
+    return _shared_grad(jnp.max, lowest, x, d_out, dim, reduce_all)
 
 
 @reduce_amin.grad
-def _(x: LoDArray, out: LoDArray, d_out: LoDArray, *, dim, reduce_all):
-    return _shared_grad(x, out, d_out, dim, reduce_all)
+def _(x: LoDArray, out: Meta, d_out: LoDArray, *, dim, reduce_all):
+    return _shared_grad(jnp.min, highest, x, d_out, dim, reduce_all)
 
 
 @op(grad="vjp", reads="x", lod=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.pinned import pinned
 from lowering.ops.sequence import shapes
 from lowering.ragged.rows import (
     bounds,
@@ -55,7 +56,7 @@ def pool_rows(x: LoDArray, pooltype: str, pad_value: float) -> tuple[Array, Arra
 
 
 def _max_pool(x: Array, off: Array) -> tuple[Array, Array]:
-    n = off.shape[0] - 1
+    x, n = pinned(x), off.shape[0] - 1
     rows = row_numbers(x.shape[0])
     seg = segments(off, rows)
     out = segment_max(x, seg, n, lowest(x.dtype))

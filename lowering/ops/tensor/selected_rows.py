@@ -11,7 +11,7 @@ from lowering.errors import SlotError
 from lowering.ops.optimizer.sparse import merge_rows
 from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Value, op
-from lowering.values import SelectedRows
+from lowering.values import LoDArray, SelectedRows
 
 
 def _like_x(kind: int | None) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
@@ -44,9 +44,10 @@ def merge_selected_rows(x: Value):
 
 @op(grad=None, lod=None, infer=_like_x(LOD_TENSOR))
 def get_tensor_from_selected_rows(x: Value):
-    """Out [n, ...] = the values of X, without row numbers; entries after the last row are zero."""
+    """Out [n, ...] = the values of X, without row numbers; as many as X has rows."""
     sparse = _sparse(x, "get_tensor_from_selected_rows")
     if sparse.nrows is None:
         return sparse.values
     real = jnp.arange(sparse.rows.shape[0]) < sparse.nrows
-    return jnp.where(real.reshape((-1,) + (1,) * (sparse.values.ndim - 1)), sparse.values, 0)
+    values = jnp.where(real.reshape((-1,) + (1,) * (sparse.values.ndim - 1)), sparse.values, 0)
+    return LoDArray(values, (), sparse.nrows)

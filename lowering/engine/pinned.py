@@ -1,0 +1,50 @@
+"""Values that are computed once, however XLA fuses the operators that read them.
+
+XLA computes a value that several loops read anew in each of them, and rounds it in each as it contracts there: `a * b`
+and a sum become one operation in one loop and two in the other. An element is then not equal to the maximum that it
+is. Operators that run one by one know no such thing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowering.program import OpView
+from lowering.registry import get_op, has_op
+from lowering.values import LoDArray
+
+
+def pinned(x: Any) -> Any:
+    """``x``, computed once: all that reads the result reads the same bits.
+
+    Only the result of a branch is not computed again. The other branch here is never taken, which no compiler knows;
+    a barrier, and a write in place, they see through.
+    """
+    if not isinstance(x, jax.core.Tracer) or not x.size or not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    never = jnp.ravel(x)[0] * 0 > 0
+    return lax.cond(never, jnp.zeros_like, lambda data: data, x)
+
+
+def pinned_value(value: Any) -> Any:
+    """A variable's value, computed once; single numbers and what is no tensor stay as they are."""
+    if isinstance(value, LoDArray):
+        return value.with_data(pinned_value(value.data))
+    return pinned(value) if isinstance(value, jax.Array) and value.size > 1 else value
+
+
+def compared(ops: Iterable[OpView]) -> frozenset[str]:
+    """Names that a comparison reads, and another operator too."""
+    ops = list(ops)
+    comparing = [op for op in ops if has_op(op.type) and get_op(op.type).compares]
+    names = {name for op in comparing for name in op.input_names()}
+    if not names:
+        return frozenset()
+    readers = Counter(name for op in ops for name in set(op.input_names()))
+    return frozenset(name for name in names if readers[name] > 1)
