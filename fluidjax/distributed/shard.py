@@ -48,8 +48,9 @@ class Shard:
         self.received = {*op.inputs.get("X", ()), *self.blocks, *self._sent()}
         self.declared = program.blocks[0].vars
         self.held = {name for name, var in self.declared.items() if var.persistable} - set(self.blocks)
+        # A server written by hand names no gradients; it serves what its blocks write and what its scope began with.
         self._results: set[str] = set() if self.blocks else self._written()
-        self.held |= self._results
+        self.held |= self._results | (set() if self.blocks else set(scope.local_var_names()) - self.received)
         self.counters = {name for name in self.declared if name.startswith(_COUNTER + ".trainer_")}
         geo = int(op.attrs["distributed_mode"]) == _GEO
         self.tables = dict(_pair(text) for text in op.attrs["sparse_grad_to_param"]) if geo else {}
@@ -66,7 +67,7 @@ class Shard:
         return [name for op in ops for name in op.input_names() if ".trainer_" in name]
 
     def _written(self) -> set[str]:
-        """Outer variables written by the blocks of a hand-written server, which names no gradients."""
+        """Outer variables written by the blocks."""
         written = {name for block in self._optimizing for name in all_writes(self._program, block)}
         return (written & self.declared.keys()) - self.received
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,11 @@ class Block:
         ops: its ops in order.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_view", "_writers", "proto")  # as in Program
+
     def __init__(self, program: Program, idx: int) -> None:
         self.program = program
-        self.vars: dict[str, Variable] = {}
+        self.vars: OrderedDict[str, Variable] = OrderedDict()
         self.ops: list[Operator] = []
         self.proto: pb.BlockDesc = program.proto.blocks[idx]
         self._writers: dict[str, int] | None = None
@@ -209,7 +212,7 @@ class Block:
                 f"cannot rename {name} to {new_name}: block {self.idx} has such a variable. Choose a name that is free."
             )
         var.proto.name = new_name
-        self.vars = {key if key != name else new_name: value for key, value in self.vars.items()}
+        self.vars = OrderedDict((key if key != name else new_name, value) for key, value in self.vars.items())
         for op in self.ops:
             if op._mentions(name):
                 op._rename_input(name, new_name)
@@ -330,13 +333,13 @@ class Block:
             self.ops = ops
             self._op_changed()
 
-    def _declared(self) -> dict[str, Variable]:
+    def _declared(self) -> OrderedDict[str, Variable]:
         """The variables of the message, which desc objects may have changed; ``vars`` itself where they did not."""
         known = self.vars
         if list(known) == [v.name for v in self.proto.vars] and all(known[v.name].proto is v for v in self.proto.vars):
             return known
         mine = {id(var.proto): var for var in known.values()}
-        return {v.name: mine.get(id(v)) or Variable._of(self, v) for v in self.proto.vars}
+        return OrderedDict((v.name, mine.get(id(v)) or Variable._of(self, v)) for v in self.proto.vars)
 
     def _written(self) -> list[Operator]:
         """The ops of the message, which desc objects may have changed; ``ops`` itself where they did not."""

@@ -37,6 +37,9 @@ class Operator:
     Raises ValueError for an unknown type, unknown slots, or missing required ones.
     """
 
+    # As in Program.
+    __slots__ = ("__dict__", "__weakref__", "_attrs", "_generation", "_inputs", "_outputs", "_view", "proto")
+
     OP_WITHOUT_KERNEL_SET = frozenset(
         "feed fetch recurrent go rnn_memory_helper_grad conditional_block while send recv listen_and_serv "
         "fl_listen_and_serv ncclInit select checkpoint_notify gen_nccl_id c_gen_nccl_id c_comm_init "

@@ -44,6 +44,12 @@ class Program:
         1
     """
 
+    # What is only ours is kept out of ``__dict__``, by which scripts compare programs.
+    __slots__ = (
+        *("__dict__", "__weakref__", "_id", "_mutations", "_raw_generation", "_view_cache", "_fingerprint_cache"),
+        *("_loaded_from", "_allowed_host_ops", "_cells", "_captures", "_origin_blocks", "proto"),
+    )
+
     def __init__(self) -> None:
         message = pb.ProgramDesc()
         message.blocks.add(idx=0, parent_idx=-1)
@@ -88,7 +94,7 @@ class Program:
 
     def _attach(self, message: pb.ProgramDesc) -> None:
         """Become the view of `message`."""
-        self.proto = message
+        self.proto: pb.ProgramDesc = message
         self.blocks: list[Block] = [Block(self, index) for index in range(len(message.blocks))]
         self.current_block_idx = 0
         for block in self.blocks:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lowering.engine.dataflow import MARKERS, Use, Uses, flow
 from lowering.engine.gather import gathered
+from lowering.engine.remote import with_remote_rows
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 
@@ -62,7 +63,7 @@ def make_plan(
         outside: indices of ops that must run outside jit, besides the host ops.
     """
     block = program.blocks[block_idx]
-    ops = gathered(program, runnable(block.ops))
+    ops = gathered(program, with_remote_rows(runnable(block.ops)))
     runs = list(_runs(ops, set(outside)))
     flows = [flow(program, run) for _, run in runs]
     reads, writes = flows[0] if len(runs) == 1 else flow(program, ops)

@@ -10,6 +10,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.distributed.client import client
 from fluidjax.layers.io import BlockGuardServ, ListenAndServ, Recv, Send
+from fluidjax.op import Operator
 from tests.distributed.jobs import free_ports
 
 
@@ -139,3 +140,43 @@ def test_parameters_and_gradients_of_a_server() -> None:
         Send("a:1", w)
     with pytest.raises(TypeError, match="BlockGuardServ takes a ListenAndServ"):
         BlockGuardServ(w)
+
+
+def test_rows_of_a_table_that_only_the_servers_scope_holds() -> None:
+    """``lookup_table`` with ``remote_prefetch`` asks the servers, and they serve what their scopes began with."""
+    endpoints, threads = free_ports(2), []
+    for number, endpoint in enumerate(endpoints):
+        program, scope = fluid.Program(), fluid.Scope()
+        rows = 10 * number + np.arange(4, dtype="float32")
+        scope.var("table").get_tensor().set(np.repeat(rows[:, None], 3, axis=1), fluid.CPUPlace())
+        attrs = {"optimize_blocks": [program._create_block(0)], "endpoint": endpoint, "Fanin": 1}
+        program.global_block().append_op(type="listen_and_serv", inputs={"X": []}, outputs={}, attrs=attrs)
+        run = {"args": (program,), "kwargs": {"scope": scope}, "daemon": True}
+        threads.append(threading.Thread(target=fluid.Executor(fluid.CPUPlace()).run, **run))
+        threads[-1].start()
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    asked = {"remote_prefetch": True, "epmap": endpoints, "table_names": ["table"] * 2, "height_sections": [4, 4]}
+    try:
+        for op, ids in (("lookup_table", [[1], [2], [5]]), ("lookup_table_v2", [[7], [0]])):
+            scope.var("W").get_tensor().set(np.full((8, 3), -1.0, "float32"), place)
+            scope.var("Ids").get_tensor().set(np.array(ids, "int64"), place)
+            out = scope.var("Out").get_tensor()
+            Operator(op, W="W", Ids="Ids", Out="Out", **asked).run(scope, place)
+            expected = np.array([number % 4 + 10 * (number // 4) for (number,) in ids], "float32")
+            np.testing.assert_array_equal(np.array(out), np.repeat(expected[:, None], 3, axis=1))
+    finally:
+        client.complete()
+        client.leave()
+        for thread in threads:
+            thread.join(20)
+
+
+def test_nce_does_not_fetch_its_weights() -> None:
+    """Fluid's reads rows of servers there; nothing that fluidjax transpiles needs it."""
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        cost = fluid.layers.nce(fluid.data("x", [2, 4]), fluid.data("y", [2, 1], "int64"), 8)
+    cost.block.ops[-1]._set_attr("remote_prefetch", True)
+    program.global_block().ops[-1]._set_attr("epmap", ["127.0.0.1:1"])
+    with pytest.raises(fluid.core.EnforceNotMet, match="held by servers"):
+        fluid.Executor(fluid.CPUPlace()).run(program, fetch_list=[cost])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 
 import pytest
 
@@ -112,6 +113,24 @@ def test_clone_keeps_what_messages_do_not_hold(program: Program) -> None:
     assert copy.random_seed == 7
     cloned.persistable = False
     assert weight.persistable
+
+
+def test_a_copy_has_the_same_attributes(program: Program) -> None:
+    """As Paddle's own scripts compare programs: by ``__dict__``, variables by their text."""
+
+    def seen(thing: object) -> dict[str, object]:
+        found = {
+            name: value for name, value in vars(thing).items() if name not in ("program", "block", "blocks", "ops")
+        }
+        return {name: list(map(str, v.values())) if isinstance(v, OrderedDict) else v for name, v in found.items()}
+
+    weight = fluid.layer_helper.LayerHelper("fc").create_parameter(fluid.ParamAttr(name="w"), [4, 3], "float32")
+    fluid.layers.mul(data(program), weight)
+    copy = program.clone()
+    assert program.global_block().ops[0].input_arg_names  # what it caches is no difference
+    things = [(p, p.global_block(), p.global_block().ops[0]) for p in (program, copy)]
+    assert [seen(thing) for thing in things[0]] == [seen(thing) for thing in things[1]]
+    assert isinstance(copy.global_block().vars, OrderedDict)
 
 
 def test_clone_for_test_drops_training(program: Program) -> None:

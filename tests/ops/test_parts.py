@@ -180,4 +180,5 @@ def test_a_table_that_takes_no_memory():
     run = Run()
     out = run.var("table", [10**7, 32], kind=VarDesc.VarType.SELECTED_ROWS)
     (found,) = run("fake_init", {}, {"Out": [out]}, {"shape": [10**7, 32]})
-    assert (found.get_selected_rows().height(), list(found.get_selected_rows().rows())) == (0, [])
+    table = found.get_selected_rows()
+    assert (table.height(), list(table.rows()), table.get_tensor()._get_dims()) == (0, [], [10**7, 32])

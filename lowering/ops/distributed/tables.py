@@ -67,7 +67,7 @@ def _found(ctx: Any, trainer: int) -> tuple[Lookup, np.ndarray]:
     known = kept.pop(key, None)
     if known is not None and all(a is b for a, b in zip(known[0].values, own, strict=True)):
         return known
-    later = [o for o in block.ops[ctx.op.index :] if o.type == ctx.op.type]
+    later = [ctx.op, *(o for o in block.ops[ctx.op.index + 1 :] if o.type == ctx.op.type)]
     ready = [o for o in later if all(name in ctx.env for name in o.inputs["Ids"])]
     lookups = [Lookup.of(o, _ids_in(ctx, o)) for o in ready]
     for view, lookup, rows in zip(ready, lookups, service("lookup")(trainer, lookups), strict=True):
