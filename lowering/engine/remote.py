@@ -14,7 +14,8 @@ _LOOKUPS = {"lookup_table", "lookup_table_v2"}
 def with_remote_rows(ops: Sequence[OpView]) -> list[OpView]:
     """The ops, where look-ups with ``remote_prefetch`` and an ``epmap`` ask the servers and do not read their own W.
 
-    Out is [number of ids, width] for any of them. hierarchical_sigmoid reads its own W all the same, as in Fluid. Raises OpError for a nce, whose rows nobody fetches.
+    Out is [number of ids, width] for any of them. hierarchical_sigmoid reads its own W all the
+    same, as in Fluid. Raises OpError for a nce, whose rows nobody fetches.
     """
     return [_asked(op) if op.attrs.get("remote_prefetch") and op.attrs.get("epmap") else op for op in ops]
 
@@ -23,8 +24,8 @@ def _asked(op: OpView) -> OpView:
     if op.type == "nce":
         raise OpError(
             "op nce with remote_prefetch and an epmap: its weights are held by servers\n  expected: weights of the"
-            f" trainer\n  received: epmap {list(op.attrs['epmap'])}\n  what to do: leave out epmap, and get the weights by"
-            " recv before the op"
+            f" trainer\n  received: epmap {list(op.attrs['epmap'])}\n  what to do: leave out epmap, and get the weights"
+            " by recv before the op"
         )
     if op.type not in _LOOKUPS:
         return op
