@@ -173,10 +173,13 @@ def test_rows_of_a_table_that_only_the_servers_scope_holds() -> None:
 
 def test_nce_does_not_fetch_its_weights() -> None:
     """Fluid's reads rows of servers there; nothing that fluidjax transpiles needs it."""
-    program = fluid.Program()
-    with fluid.program_guard(program, fluid.Program()):
-        cost = fluid.layers.nce(fluid.data("x", [2, 4]), fluid.data("y", [2, 1], "int64"), 8)
-    cost.block.ops[-1]._set_attr("remote_prefetch", True)
-    program.global_block().ops[-1]._set_attr("epmap", ["127.0.0.1:1"])
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    for name, shape, dtype in (("x", [2, 4], "float32"), ("w", [8, 4], "float32"), ("y", [2, 1], "int64")):
+        scope.var(name).get_tensor().set(np.ones(shape, dtype), place)
+    outs = {slot: slot for slot in ("Cost", "SampleLogits", "SampleLabels")}
+    for name in outs:
+        scope.var(name).get_tensor()
+    asked = {"remote_prefetch": True, "epmap": ["127.0.0.1:1"], "table_names": ["w"], "height_sections": [8]}
+    op = Operator("nce", Input="x", Weight="w", Label="y", **outs, num_total_classes=8, **asked)
     with pytest.raises(fluid.core.EnforceNotMet, match="held by servers"):
-        fluid.Executor(fluid.CPUPlace()).run(program, fetch_list=[cost])
+        op.run(scope, place)
