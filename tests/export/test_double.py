@@ -65,6 +65,24 @@ def test_steps_of_a_program():
     assert exact.distance(1, "fc_0.w_0", np.asarray(parameters["fc_0.w_0"])) > 1e-4
 
 
+def test_both_sides_of_a_relu_are_right_where_float32_cannot_tell():
+    """The input is a last digit below zero: a step as from above is as right, a step to nowhere is not."""
+    x = fluid.data("x", [1, 2])
+    hidden = fluid.layers.relu(fluid.layers.fc(x, 1, param_attr="w", bias_attr=False))
+    fluid.optimizer.SGD(0.5).minimize(fluid.layers.mean(hidden))
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    function, parameters = to_jax(fluid.default_main_program(), ["x"], [])
+    parameters = {**parameters, "w": np.array([[1], [1 + 2.0**-23]], "float32")}
+    exact = Exact(function, parameters, {"x": np.array([[1, -1]], "float32")}, 5)
+    below, above = np.asarray(parameters["w"]), np.array([[0.5], [1.5]], "float32")
+    assert exact.distance(0, "w", below) == 0
+    assert exact.distance(0, "w", above) > 0.3
+    assert exact.distance(0, "w", below, 1e-6) == 0
+    assert exact.distance(0, "w", above, 1e-6) < 1e-6
+    assert exact.distance(0, "w", above[::-1], 1e-6) > 0.3
+    assert exact.distance(1, "w", above, 1e-6) < 1e-6 < exact.distance(1, "w", (above + below) / 2, 1e-6)
+
+
 @pytest.mark.skipif(compiler() is None, reason="no C compiler: install gcc, or name one in $CC")
 def test_float64_judges_where_c_and_the_executor_differ(tmp_path):
     """A sum that float32 loses altogether: C adds up in double, XLA does not."""

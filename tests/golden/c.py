@@ -113,16 +113,17 @@ def convert(case: ZooCase, part: str, where: Path, flags: tuple[str, ...] = ()) 
 def _judge(result: Result, name: str, found: np.ndarray, expected: np.ndarray, allowed: float, exact: Exact) -> None:
     """1e-5, or 30 times what the Executor's own value moves by when every parameter is changed by a millionth.
 
-    Where they differ by more, C has to be that near to the same step in float64.
+    Where they differ by more, C has to be that near to the same step in float64 (see ``Exact``).
     """
     apart = difference(found, expected)
-    if not apart <= max(1e-5, allowed):
-        far, apart = apart, exact.distance(0, name, found)
-        if apart <= max(1e-5, allowed):
+    allowed = max(1e-5, allowed)
+    if not apart <= allowed:
+        far, apart = apart, exact.distance(0, name, found, allowed)
+        if apart <= allowed:
             result.judged[name] = f"{apart:.1e} from float64, the Executor {exact.distance(0, name, expected):.1e}"
         else:
             apart = min(apart, far)
-    if not apart <= max(1e-5, allowed):
+    if not apart <= allowed:
         result.problems.append(f"{name}: {apart:.1e} from the Executor, allowed {max(1e-5, allowed):.0e}")
     result.error = max(result.error, apart)
 
