@@ -244,6 +244,11 @@ case(
     v=values(2, 1, seed=1),
 )
 case("masked_select", lambda p, x, m: p.masked_select(x, m), x=X23, m=numbers(2, 3, high=2).astype(bool))
+MASK23 = np.array([[True, False, True], [False, False, True]])
+case("put_mask", lambda p, x, m, v: p.index_put(x, (m,), v), x=X23, m=MASK23, v=values(1, seed=1))
+case("put_mask_rows", lambda p, x, m, v: p.index_put(x, (m,), v), x=X234, m=MASK23, v=values(1, 4, seed=1))
+case("put_mask_each", lambda p, x, m, v: p.index_put(x, (m,), v, True), x=X23, m=MASK23, v=values(3, seed=1))
+case("put_mask_add", lambda p, x, m, v: p.index_put(x, (m,), v, True), x=X234, m=MASK23, v=values(4, seed=1))
 case("where", lambda p, c, x, y: p.where(c, x, y), c=numbers(2, 3, high=2).astype(bool), x=X23, y=values(2, 3, seed=1))
 case("scatter", lambda p, x, i, u: p.scatter(x, i, u), x=values(3, 2), i=np.array([2, 0]), u=values(2, 2, seed=1))
 case(

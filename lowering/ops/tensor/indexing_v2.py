@@ -84,8 +84,17 @@ def _(index, add_value: Meta, d_out, *, axis):
     reads="x indices value",
 )  # fmt: skip
 def index_put(x, indices: list, value, *, accumulate: bool = False):
-    """out = x with value written (or added) at the positions jointly given by the index tensors."""
-    at = x.at[tuple(indices)]
+    """out = x with value written (or added) at the positions jointly given by the index tensors.
+
+    A mask gives the positions where it holds. Alone, and with one value for all of these, it is a selection; otherwise
+    the program is compiled for each mask.
+    """
+    mask = indices[0]
+    rest = x.ndim - mask.ndim
+    if mask.dtype == bool and len(indices) == 1 and (value.ndim <= rest or value.shape[: -rest or None] == (1,)):
+        mask = jnp.expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+        return jnp.where(mask, x + value if accumulate else value, x)
+    at = x.at[tuple(concrete(i, "index_put: the mask") if i.dtype == bool else i for i in indices)]
     return at.add(value) if accumulate else at.set(value)
 
 
