@@ -72,6 +72,8 @@ def declare(
         for name in declare_outputs(block, op, carried):
             if name in grad_to_var:
                 info[grad_to_var[name]] = (name, block)
+        if op.type == "sum":
+            _declare_absent(block, op, carried)
     for index in reversed(dropped):
         block._remove_op(index)
     _drop_clearing(block, start)
@@ -130,6 +132,13 @@ def declare_outputs(block: Block, op: Operator, carried: Mapping[str, str] = Map
             elif name in op.input_arg_names:
                 _reshape(block, op, slot, name)
     return fresh
+
+
+def _declare_absent(block: Block, op: Operator, carried: Mapping[str, str]) -> None:
+    """Declare the parts of a sum that no op writes, as variables of unknown type: Fluid's inference creates them."""
+    for name in op.input_arg_names:
+        if name != EMPTY and not _declared(block, name, carried):
+            block.create_var(name=name)
 
 
 def _reshape(block: Block, op: Operator, slot: str, name: str) -> None:

@@ -33,6 +33,24 @@ def floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.normal(size=shape).astype(np.float32)
 
 
+def test_a_part_of_a_sum_that_nothing_computes_is_declared(rng: np.random.Generator) -> None:
+    """w's path through the label has no gradient; its part of the sum stays, declared without a type, as in 1.8.5."""
+    net = Builder()
+    w = net.parameter("w", [2, 1])
+    label = net.op("sign", {"X": w}, "label")
+    right = net.op("scale", {"X": w}, "right", scale=-1.0)
+    outs = {"Out": "cost", "Activated": "active"}
+    net.op("mean", {"X": net.op("margin_rank_loss", {"Label": label, "X1": w, "X2": right}, outs, margin=3.0)}, "loss")
+    append_backward(net.block.var("loss"))
+    (total,) = [op for op in net.block.ops if op.type == "sum"]
+    written = {name for op in net.block.ops for name in op.output_arg_names}
+    (absent,) = set(total.input("X")) - written
+    assert not net.block.var(absent).desc.proto.type.HasField("lod_tensor")
+    feed = {"w": floats(rng, 2, 1)}
+    (grad,) = run(net.program, feed, ["w@GRAD"])
+    np.testing.assert_allclose(grad, numeric(net, feed, "w"), rtol=1e-2, atol=1e-3)
+
+
 def test_a_variable_used_three_times(rng: np.random.Generator) -> None:
     net = Builder()
     w = net.parameter("w", [2, 2])

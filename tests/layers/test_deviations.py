@@ -239,3 +239,19 @@ def test_two_tensors_of_one_array_have_the_sum_of_their_gradients() -> None:
         value = np.arange(4, dtype="float32").reshape(2, 2)
         got = fluid.Executor(fluid.CPUPlace()).run(feed={"x": value}, fetch_list=[gradient])[0]
     np.testing.assert_allclose(got, 3 + 2 * value + 8 * value, rtol=1e-6)  # of x and 2x, once and squared
+
+
+def test_inplace_abn_gives_its_activation_after_the_backward_pass_too(rng):
+    """Paddle's gradient op overwrites the activation by what it takes the input to be, and that is fetched."""
+    x = rng.random((2, 4, 3, 3), np.float32)
+
+    def build() -> Sequence[Any]:
+        image = fluid.data("x", [2, 4, 3, 3])
+        image.stop_gradient = False
+        y = layers.inplace_abn(layers.scale(image, 2.0), act="leaky_relu", act_alpha=0.2)
+        loss = layers.mean(y * y)
+        fluid.backward.append_backward(loss)
+        return y, loss
+
+    y, loss = (np.asarray(value) for value in run(build, {"x": x}))
+    np.testing.assert_allclose(loss, [np.mean(y * y)], rtol=1e-5)

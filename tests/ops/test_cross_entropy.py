@@ -25,6 +25,17 @@ def test_ignored_rows_have_no_gradient(rng, ignored):
     assert grad[0].any() and grad[2].any()
 
 
+def test_soft_labels_need_not_add_up_to_one(rng):
+    """The derivative of -sum(label log softmax) is sum(label) softmax - label; a row of zeros has none."""
+    logits, label = rng.standard_normal((3, 4)), rng.random((3, 4))
+    label[1] = 0
+    loss, grad = loss_and_grad(logits, label, soft_label=True)
+    assert loss[1] == 0 and not grad[1].any()
+    with jax.enable_x64(True):
+        true = jax.grad(lambda x: -(label * jax.nn.log_softmax(x)).sum())(jnp.asarray(logits))
+    np.testing.assert_allclose(grad, true, atol=1e-12)
+
+
 def test_far_logits_are_clipped():
     """Fluid clips x - max(x) at -64, so a hopeless label costs 64, not infinity."""
     loss, grad = loss_and_grad(np.array([[0.0, 1000.0]]), np.array([[0]]))
