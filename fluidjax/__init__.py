@@ -89,12 +89,14 @@ from fluidjax.io import load, load_program_state, save, set_program_state
 # Running programs.
 from fluidjax import compiler, executor, parallel_executor, profiler
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from fluidjax.execution.allocator import share_one_heap as _share_one_heap
 from fluidjax.execution.mode import interpret_mode
 from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
 from fluidjax.distributed import provide_services as _provide_services
 
 _provide_services()
+_share_one_heap()  # before jax is asked for devices, whose threads it is for
 
 # Gradients.
 from fluidjax import backward

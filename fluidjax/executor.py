@@ -87,8 +87,7 @@ class Executor:
         self.place = checked_place(place)
         compute_in_the_calling_thread()
         use_cache(flag("FLAGS_compilation_cache_dir"))
-        if not flag("FLAGS_use_system_allocator"):
-            keep_freed_memory()
+        keep_freed_memory()
         self._closed = False
 
     @cached_property
