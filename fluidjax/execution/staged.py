@@ -80,7 +80,8 @@ class Staged:
         seed = next_seed(self._whole) if self._program.random else None
         with scope._lock:
             try:
-                return with_device(self._devices[0].device, self._run, scope, parts, fetches, seed)
+                first = self._devices[0].device
+                return uninterrupted(lambda: with_device(first, self._run, scope, parts, fetches, seed))
             except UninitializedError as error:
                 raise explained(error, self._whole, parts[0]) from error
             except NothingToFetch as error:
@@ -114,7 +115,7 @@ class Staged:
         state = [{n: known[n].value for n in d.keeps} for d, known in zip(self._devices, values, strict=True)]
         found = [[_unshared(known[n].value) for n in names] for known, names in zip(values, asked, strict=True)]
         jax.block_until_ready((state, found))
-        uninterrupted(lambda: self._copies.store(scope, state))
+        self._copies.store(scope, state)
         return found
 
     def _fed(self, device: _Device, part: Feed) -> Values:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,11 @@ from examples import digits
 from examples.job import train
 from fluidjax.execution.prepared import compilations
 from fluidjax.execution.several import SeveralDevices
+from tests.executor.test_interrupts import Steps
 from tests.parallel.nets import lstm, mlp
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_examples import losses
-from tests.parallel.ways import both, ways
+from tests.parallel.ways import both, repeated, ways
 
 
 def agree(staged: Training, one: Training, feed: dict[str, Any]) -> None:
@@ -72,6 +75,38 @@ def check_a_bad_label_of_a_share_leaves_the_state() -> None:
     assert_same(training.values(), before, 0)
     training.run(training.feed(1, 7))
     assert ways(training) == ["staged"]
+
+
+def check_an_interrupt_leaves_whole_steps() -> None:
+    """Wherever it arrives, in a run that compiles as in one like an earlier one, all devices have made it or none."""
+    found, calm = Training(mlp, 2), Training(mlp, 2)
+    feed, taken = found.feed(0, 7), 0
+    net: Any = SimpleNamespace(run=lambda *_, **__: found.run(feed))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may begin without
+
+    def interrupted(at: int) -> None:
+        nonlocal taken
+        assert Steps(at).run(net)
+        if any(not np.array_equal(value, calm.value(name)) for name, value in found.values().items()):
+            calm.run(feed)
+            taken += 1
+        assert_same(found.values(), calm.values(), 0)
+
+    for at in (20, 2000, 20_000):
+        interrupted(at)
+    for _ in range(2):
+        found.run(feed)
+        calm.run(feed)
+    dry = Steps()
+    assert not dry.run(net) and dry.count > 500 and repeated(found)
+    calm.run(feed)
+    places = range(0, dry.count, dry.count // 20)
+    for at in places:
+        interrupted(at)
+    assert len(places) // 2 < taken <= len(places) + 3 and repeated(found) >= taken - 3
+    (staged,) = found.program._several._written.values()
+    for name, value in staged._copies.on[1].items():
+        np.testing.assert_array_equal(value, found.value(name))
 
 
 def _losses(devices: int, way: str) -> list[float]:
