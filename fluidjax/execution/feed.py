@@ -197,12 +197,12 @@ class Feeder:
         if isinstance(fed, (SelectedRows, LoDTensorArray)):
             return to_lowering(fed)
         if isinstance(fed, jax.Array):
-            return _checked(var, fed)
+            return checked(var, fed)
         return self._dense(var, _from_python(var, fed))
 
     def _dense(self, var: VarView, fed: Any) -> Any:
         """A fed array without LoD, checked; ``Dense`` where dims of it are known to change."""
-        data = _checked(var, fed)
+        data = checked(var, fed)
         if type(data) is not np.ndarray or not self._padding:
             return data
         before = self._accepted.get(var.name)
@@ -233,15 +233,15 @@ class Feeder:
                 f"feed {var.name!r}: its LoD does not fit its {data.shape[0]} rows: {fault}; set lengths that add up"
                 " to the number of rows"
             )
-        checked = _checked(var, data, ragged=True)
+        data = checked(var, data, ragged=True)
         if not self.tight:
             self.padded = True
-            return Ragged(checked, fed._lod, self._ranks)
+            return Ragged(data, fed._lod, self._ranks)
         rows, *inner = usual_room(data.shape[0], fed._lod)
         rows = self._room[var.name] = max(rows, self._room.get(var.name, 0))
         longest = tuple(int(np.diff(level).max(initial=0)) for level in fed._lod)
         room = None if exact else (rows, *inner)
-        return lod_array(checked, fed._lod, room=room, longest=longest, tight=True)
+        return lod_array(data, fed._lod, room=room, longest=longest, tight=True)
 
 
 def _exact(value: Any) -> Any:
@@ -296,7 +296,7 @@ def _from_python(var: VarView, fed: Any) -> np.ndarray:
     return array if array.ndim else array.reshape(1)
 
 
-def _checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
+def checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
     """``data`` if its dtype and shape suit the variable; ValueError otherwise.
 
     A ``ragged`` feed has as many rows as its sequences say: no declaration counts them.

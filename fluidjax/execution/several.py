@@ -10,8 +10,9 @@ that one itself; so the kind of run may change from batch to batch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ import numpy as np
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
+from fluidjax.execution.feed import checked
 from fluidjax.execution.mesh import Spread
 from fluidjax.execution.processes import processes
 from fluidjax.execution.shares import Feed, merged, shares, split
@@ -31,6 +33,7 @@ from lowering.engine.devices import Devices
 from lowering.engine.replicas import Replicated, replicate
 from lowering.engine.spread import SpreadProgram, spread
 from lowering.engine.staged import stage, stageable
+from lowering.program import VarView
 
 
 class Facts(NamedTuple):
@@ -143,7 +146,7 @@ class SeveralDevices:
             return Staged(self._physical[:count], self._program, stage(view, devices, fed))
         program = spread(view, devices, fed, self._facts().divided)
         _tell_whole(self._facts().divided - program.parts.keys(), count)
-        return Written(program, Spread(self._physical[:count], program, fed))
+        return Written(program, Spread(self._physical[:count], program, fed), view.blocks[0].vars)
 
     def _way(self, parts: Sequence[Feed], fed: frozenset[str]) -> str:
         """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
@@ -182,17 +185,26 @@ class Written:
     Args:
         program: the program.
         spread: over which physical devices.
+        declared: the variables that a share is fed to, where it is one device's part of an array.
     """
 
-    def __init__(self, program: Replicated | SpreadProgram, spread: Spread | None):
+    def __init__(
+        self,
+        program: Replicated | SpreadProgram,
+        spread: Spread | None,
+        declared: Mapping[str, VarView] = MappingProxyType({}),
+    ):
         self._program = program
+        self._declared = declared
         self.view = program.program
         self.state = program.state
         self.spread = spread
 
     def feed(self, parts: Sequence[Feed]) -> Feed:
-        """The program's feed."""
+        """The program's feed. Raises what ``feed.checked`` does for a share."""
         if self.spread is not None:
+            for name in parts[0].keys() & self._program.own:
+                checked(self._declared[name], np.asarray(parts[0][name]))
             return {name: _joined([p[name] for p in parts], self._program.own, name) for name in parts[0]}
         found: Feed = {}
         for name in parts[0]:

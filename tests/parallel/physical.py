@@ -91,6 +91,23 @@ def check_both_ways_agree() -> None:
             np.testing.assert_allclose(*(np.array(s.find_var(name).get_tensor()) for s in local), rtol=2e-5, atol=1e-6)
 
 
+def check_declared_rows_are_those_of_a_share() -> None:
+    """A variable of 4 rows is fed 8 for two devices; where shares have other rows than declared, the error says so."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        y = layers.scale(fluid.data("x", [4, 3], "float32"), 2.0)
+    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    x = np.random.RandomState(0).rand(8, 3).astype("float32")
+    (found,) = fluid.Executor().run(program, {"x": x}, [y])
+    np.testing.assert_array_equal(found, 2 * x)
+    try:
+        fluid.Executor().run(program, {"x": x[:6]}, [y])
+    except ValueError as error:
+        assert "received fed shape [3, 3] on each device" in str(error)
+    else:
+        raise AssertionError("shares of other rows than declared were taken")
+
+
 def check_fetches() -> None:
     """Merged fetches are those of the devices behind one another; a learning rate is one."""
     training = Training(mlp, 4)
