@@ -234,10 +234,10 @@ def test_ops_without_a_sparse_kernel_say_so(rng: np.random.Generator, op_type: s
 
 def test_get_tensor_from_selected_rows_takes_the_values(rng: np.random.Generator) -> None:
     grad, _ = sparse(rng, nrows=3)
-    values = lowering.get_op("get_tensor_from_selected_rows")(grad)
-    np.testing.assert_array_equal(values.data[:3], np.asarray(grad.values)[:3])
-    assert (values.data[3:] == 0).all()
-    assert int(values.nrows) == 3
+    with jax.enable_x64(True):
+        rows = lowering.get_op("get_tensor_from_selected_rows")(grad)
+    np.testing.assert_array_equal(rows.data, np.asarray(grad.values)[[0, 1, 2, 0]])  # padding repeats a valid row
+    assert rows.nrows == 3
     with pytest.raises(SlotError, match="merge_selected_rows expects SelectedRows"):
         call("merge_selected_rows", x=np.zeros(3))
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
-
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import SlotError
 from lowering.ops.optimizer.sparse import merge_rows
 from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Value, op
-from lowering.values import LoDArray, SelectedRows
+from lowering.values import LoDArray, SelectedRows, fill_padding
 
 
 def _like_x(kind: int | None) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
@@ -48,6 +46,4 @@ def get_tensor_from_selected_rows(x: Value):
     sparse = _sparse(x, "get_tensor_from_selected_rows")
     if sparse.nrows is None:
         return sparse.values
-    real = jnp.arange(sparse.rows.shape[0]) < sparse.nrows
-    values = jnp.where(real.reshape((-1,) + (1,) * (sparse.values.ndim - 1)), sparse.values, 0)
-    return LoDArray(values, (), sparse.nrows)
+    return LoDArray(fill_padding(sparse.values, sparse.nrows, backward=False), (), sparse.nrows)
