@@ -166,6 +166,9 @@ class _Merge:
     def _half(self, name: str, one: Any, two: Any) -> Any:
         """A name that only one branch assigned: the other branch supplies a placeholder."""
         given = two if isinstance(one, Unset) else one
+        for value in (one, two):
+            if Unset.explained(value):
+                return value
         if is_container(given):
             items = [self._half(f"{name}[{i}]", one, item) for i, item in enumerate(items_of(given))]
             if isinstance(two, Unset):

@@ -7,7 +7,9 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
-from fluidjax.layers._control_flow.basic import array_length, array_read, array_write, create_array, increment
+from fluidjax.layers._control_flow.basic import array_length, array_read, array_write, create_array, increment, less_than
+from fluidjax.layers._control_flow.blocks import While
+from fluidjax.layers.nn import elementwise_add, elementwise_max, elementwise_min, elementwise_mul
 from fluidjax.layers.nn import shape as shape_of
 from fluidjax.layers.tensor import assign, cast, fill_constant
 from fluidjax.to_static.values import Number, as_number, can_be_variable, is_variable, to_variable
@@ -98,13 +100,49 @@ class VariableList(Staged, Variable):
         return array_read(self.array, self.length)
 
     def __getitem__(self, index: Any) -> Variable:
-        return self.item(self._from_start(index))
+        return self._part(index) if isinstance(index, slice) else self.item(self._from_start(index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            raise _no_slice("a slice is assigned to", "single items", index)
         array_write(_element(value, self.array.dtype), _position(self._from_start(index)), self.array)
+
+    def _part(self, bounds: slice) -> VariableList:
+        """A new list with the items between two bounds."""
+        if is_variable(bounds.step) or bounds.step not in (None, 1):
+            raise _no_slice("every so manieth item is taken", "slices without a step", bounds)
+        made = VariableList.of([], self.array.dtype)
+        index = assign(self._bound(bounds.start, 0))
+        end = self._bound(bounds.stop, self.size())
+        condition = less_than(index, end)
+        rounds = While(condition)
+        with rounds.block():
+            made.append(self.item(index))
+            increment(index)
+            less_than(index, end, cond=condition)
+        return made
+
+    def _bound(self, bound: Any, default: Any) -> Variable:
+        """A bound of a slice as a position in the list, int64 [1]."""
+        size = self.size()
+        found = _position(default if bound is None else self._from_start(bound))
+        if is_variable(bound):
+            found = elementwise_add(found, elementwise_mul(size, cast(found < 0, "int64")))
+        return elementwise_min(elementwise_max(found, fill_constant([1], "int64", 0)), size)
 
     def _from_start(self, index: Any) -> Any:
         return self.size() + index if isinstance(index, int) and index < 0 else index
+
+
+def _no_slice(what: str, expected: str, bounds: slice) -> TypeError:
+    return TypeError(
+        explain(
+            f"{what} of a list that branches or loops on variables fill",
+            expected,
+            f"{bounds.start!r:.60}:{bounds.stop!r:.60}:{bounds.step!r:.60}",
+            "go over the items in a for statement",
+        )
+    )
 
 
 def grown(name: str, before: list[Any], *after: Any) -> VariableList:

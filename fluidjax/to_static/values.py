@@ -28,6 +28,11 @@ class Unset:
     def __init__(self, name: str, why: str | None = None):
         self._name, self._why = name, why
 
+    @staticmethod
+    def explained(value: Any) -> bool:
+        """Whether a name was assigned, but what it was given cannot be carried: no placeholder stands for that."""
+        return isinstance(value, Unset) and value._why is not None
+
     def _fail(self, *args: Any, **kwargs: Any) -> NoReturn:
         if self._why is None:
             raise UnboundLocalError(f"local variable {self._name!r} is used before it has a value")

@@ -219,6 +219,20 @@ def test_values_of_different_kinds_are_refused_where_they_are_used() -> None:
         dygraph.declarative(kinds_differ)(POSITIVE)
 
 
+def kinds_differ_and_one_is_replaced(x):
+    y = x
+    if layers.reduce_sum(x) > 0:
+        y = layers.cast(x, "int32")
+    if layers.reduce_sum(x) < 0:
+        y = x * 2
+    return y
+
+
+def test_no_placeholder_stands_for_values_of_different_kinds() -> None:
+    with dygraph.guard(), pytest.raises(UnboundLocalError, match="y is used after an if on a variable"):
+        dygraph.declarative(kinds_differ_and_one_is_replaced)(POSITIVE)
+
+
 def test_a_condition_of_several_elements_is_refused() -> None:
     def wide(x):
         if x > 0:

@@ -249,11 +249,22 @@ def returned_list(x, n):
     return found
 
 
+def sliced_list(x, n):
+    found = []
+    for i in range(n):
+        found.append(x * i)
+    found[0] = x - 1
+    found = found[:-1]
+    rest = found[1:]
+    end = n - 6
+    return rest[0], rest[-1], layers.concat(found[-3:n]), found[:end][-1], layers.concat(found[2:100])
+
+
 FUNCTIONS = (
     *(returned_list, accumulates, range_of_three, range_downwards, breaks, counts_before_the_break, continues, both),
     *(breaks_python_loop, returns_from_loop, returns_from_nested_loop, loop_else, nested_loops, swaps),
     *(first_assigned_inside, appended, appended_if, joined, popped, fixed_list, over_rows, over_list),
-    *(list_by_variable, attribute_state, comprehension),
+    *(list_by_variable, attribute_state, comprehension, sliced_list),
 )
 
 
@@ -273,6 +284,17 @@ def test_a_list_that_grows_is_an_array_of_a_static_program() -> None:
         array = dygraph.dygraph_to_static_func(returned_list)(layers.assign(X), layers.assign(N))
         second = layers.array_read(array, layers.fill_constant([1], "int64", 2))
     np.testing.assert_allclose(fluid.Executor(fluid.CPUPlace()).run(main, fetch_list=[second])[0], X)
+
+
+@pytest.mark.parametrize("change", ["found = found[::2]", "found[1:] = [x]"])
+def test_slices_that_a_list_that_grows_refuses(change: str, tmp_path) -> None:
+    lines = ["def f(x, n):", "    found = []", "    for i in range(n):", "        found.append(x)", f"    {change}"]
+    path = tmp_path / "changes.py"
+    path.write_text("\n".join([*lines, "    return found[0]"]))
+    found: dict = {}
+    exec(compile(path.read_text(), str(path), "exec"), found)
+    with dygraph.guard(), pytest.raises(TypeError, match="go over the items in a for statement"):
+        dygraph.declarative(found["f"])(X, dygraph.to_variable(N))
 
 
 def test_a_list_that_grows_is_not_returned_where_gradients_are_recorded() -> None:
