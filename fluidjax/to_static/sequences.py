@@ -7,7 +7,14 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
-from fluidjax.layers._control_flow.basic import array_length, array_read, array_write, create_array, increment, less_than
+from fluidjax.layers._control_flow.basic import (
+    array_length,
+    array_read,
+    array_write,
+    create_array,
+    increment,
+    less_than,
+)
 from fluidjax.layers._control_flow.blocks import While
 from fluidjax.layers.nn import elementwise_add, elementwise_max, elementwise_min, elementwise_mul
 from fluidjax.layers.nn import shape as shape_of

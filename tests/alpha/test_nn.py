@@ -79,9 +79,32 @@ def test_cross_entropy(reduction: str, weighted: bool) -> None:
     with imperative.guard():
         loss = nn.CrossEntropyLoss(imperative.to_variable(weights) if weighted else None, reduction)
         found = loss(imperative.to_variable(SCORES), imperative.to_variable(LABELS[:, 0])).numpy()
-    np.testing.assert_allclose(found.reshape(np.shape(expected)), expected, rtol=1e-5)
+    np.testing.assert_allclose(found, np.reshape(expected, found.shape), rtol=1e-5)
+    assert found.shape == (np.shape(expected) or (1,))
     with pytest.raises(ValueError, match="reduction"):
         nn.CrossEntropyLoss(reduction="median")
+
+
+@pytest.mark.parametrize("kind", ["CrossEntropyLoss", "NLLLoss"])
+@pytest.mark.parametrize("rest", [(), (4,), (2, 3)])
+def test_losses_of_scores_at_each_place(kind: str, rest: tuple[int, ...]) -> None:
+    rng = np.random.RandomState(0)
+    scores, labels = rng.uniform(-1, 1, (2, 3, *rest)), rng.randint(0, 3, (2, *rest))
+    if kind == "NLLLoss":
+        scores -= np.log(np.exp(scores).sum(1, keepdims=True))
+    weights = np.array([0.5, 2.0, 1.0])
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 3, *rest], "float64")
+        y = fluid.data("y", [None, *rest], "int64")
+        w = fluid.data("w", [3], "float64")
+        made = [getattr(nn.loss, kind)(w, r, ignore_index=1)(x, y) for r in ("none", "sum", "mean")]
+        exe = fluid.Executor(fluid.CPUPlace())
+        none, total, mean = exe.run(feed={"x": scores, "y": labels, "w": weights}, fetch_list=made)
+    log = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    counted = np.where(labels == 1, 0, weights[labels])
+    expected = -np.take_along_axis(log, labels[:, None], 1)[:, 0] * counted
+    np.testing.assert_allclose(none, expected, rtol=1e-6)
+    np.testing.assert_allclose([*total, *mean], [expected.sum(), expected.sum() / counted.sum()], rtol=1e-6)
 
 
 def test_cross_entropy_leaves_rows_out() -> None:

@@ -140,6 +140,14 @@ def test_sizes_that_the_run_finds() -> None:
     np.testing.assert_allclose(found, X.var(0, ddof=1), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("other", "expected"), [(X, True), (X + 1, False), (X[:1], False)])
+def test_equal_where_the_run_finds_the_shape(other: np.ndarray, expected: bool) -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        out = paddle.equal(fluid.data("x", [None, 3]), fluid.data("y", [2, 3] if len(other) == 2 else [None, 3]))
+        (found,) = fluid.Executor(fluid.CPUPlace()).run(feed={"x": X, "y": other}, fetch_list=[out])
+    assert found.tolist() == [expected]
+
+
 def test_a_result_goes_where_it_is_told() -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x, held = fluid.data("x", [2, 3], "float32"), fluid.layers.fill_constant([1], "float32", 0.0)
@@ -178,6 +186,8 @@ def test_outside_of_all_guards_tensors_are_eager() -> None:
         (ValueError, lambda x: paddle.sum(x, dtype="bool")),
         (TypeError, lambda x: paddle.var(paddle.cast(x, "int32"))),
         (TypeError, lambda x: paddle.std(paddle.cast(x, "int32"))),
+        (TypeError, lambda x: paddle.norm(paddle.cast(x, "int64"), p="fro")),
+        (TypeError, lambda x: paddle.norm(paddle.cast(x, "int64"), p=2)),
         (TypeError, lambda x: paddle.where(x, x, x)),
         (TypeError, lambda x: paddle.inverse(paddle.cast(x, "int32"))),
         (TypeError, lambda x: paddle.unbind(x, axis=2.0)),

@@ -68,6 +68,21 @@ WRONG = {
         "custom_dist",
     ),
     "smoothing": (lambda: L.label_smooth(image(None, 3), epsilon=2.0), ValueError, "between 0 and 1"),
+    "dot of matrices": (lambda: L.dot(image(2, 3, 4), image(2, 3, 4)), ENFORCED, "X must have 1 or 2 dims"),
+    "dot of a matrix and a vector": (lambda: L.dot(image(2, 3), ids()), ENFORCED, "must agree"),
+    "cross along two": (lambda: L.cross(image(3, 2), image(3, 2), 1), ENFORCED, "dim 1 of X must be 3"),
+    "index of two dims": (
+        lambda: L.index_select(image(2, 3), fluid.data("ids", (2, 2), "int64"), 0),
+        ENFORCED,
+        "dim 1 of Index must be 1",
+    ),
+    "samples of planes": (lambda: L.index_sample(image(2, 3, 4), ids()), ENFORCED, "X must have 2 dims"),
+    "samples of other rows": (
+        lambda: L.index_sample(image(2, 3), fluid.data("ids", (3, 2), "int64")),
+        ENFORCED,
+        "rows of X and Index must agree",
+    ),
+    "shifts without dims": (lambda: L.roll(image(2, 3), [1, 2], [0]), ENFORCED, "shifts must have 1 items"),
     "no variable": (lambda: L.fc(3, 4), TypeError, "Variable"),
     "several counters": (lambda: L.increment(image(3)), RuntimeError, "one element, received shape \\[3\\]"),
     "heads": (

@@ -86,7 +86,7 @@ class NLLLoss(Layer):
         shape = list(label.shape)
         folded = len(input.shape) not in (2, 4)
         if folded:
-            n, c = input.shape[0], input.shape[1]
+            n, c = max(input.shape[0], 0), input.shape[1]  # 0: as many as there are
             input = nn.reshape(input, [n, c, 1, -1])
             label = nn.reshape(label, [n, 1, -1])
         inputs = {"X": input, "Label": label, "Weight": self._weight}

@@ -4,18 +4,14 @@ from fluidjax import data, initializer
 from fluidjax.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from fluidjax.dygraph import (
     BatchNorm,
-    BCELoss,
     BilinearTensorProduct,
     Embedding,
     GroupNorm,
     InstanceNorm,
-    L1Loss,
     Layer,
     LayerList,
     LayerNorm,
     Linear,
-    MSELoss,
-    NLLLoss,
     ParameterList,
     Pool2D,
     Sequential,
@@ -36,7 +32,7 @@ from fluidjax.layers import (
 from fluidjax.paddle.nn import functional
 from fluidjax.paddle.nn.activation import HSigmoid, LogSoftmax, ReLU, Sigmoid
 from fluidjax.paddle.nn.conv import Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
-from fluidjax.paddle.nn.loss import CrossEntropyLoss
+from fluidjax.paddle.nn.loss import BCELoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss
 from fluidjax.paddle.nn.resize import UpSample
 
 __all__ = [

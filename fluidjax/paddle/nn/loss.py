@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax import layers
+from fluidjax.dygraph import BCELoss, L1Loss, MSELoss, NLLLoss
 from fluidjax.dygraph.layers import Layer
 
-__all__ = ["CrossEntropyLoss"]
+__all__ = ["BCELoss", "CrossEntropyLoss", "L1Loss", "MSELoss", "NLLLoss"]
 
 
 class CrossEntropyLoss(Layer):
@@ -29,18 +30,23 @@ class CrossEntropyLoss(Layer):
         self.weight, self.reduction, self.ignore_index = weight, reduction, ignore_index
 
     def forward(self, input: Any, label: Any) -> Any:
-        """The loss of ``input`` [N, C], scores, and ``label`` [N] or [N, 1], int64: [1], or [N, 1] for 'none'."""
-        label = layers.unsqueeze(label, [1]) if len(label.shape) == 1 else label
-        out = layers.softmax_with_cross_entropy(input, label, ignore_index=self.ignore_index)
+        """The loss of ``input`` [N, C, ...], scores, and ``label`` [N, ...] or [N, 1, ...], int64.
+
+        [1]; for 'none' shaped like the label.
+        """
+        without = len(label.shape) == len(input.shape) - 1
+        label = layers.unsqueeze(label, [1]) if without else label
+        out = layers.softmax_with_cross_entropy(input, label, ignore_index=self.ignore_index, axis=1)
+        counted = layers.not_equal(label, layers.full_like(label, self.ignore_index))
         if self.weight is None:
-            counted = layers.cast(layers.not_equal(label, layers.full_like(label, self.ignore_index)), input.dtype)
+            counted = layers.cast(counted, input.dtype)
         else:
-            kept = layers.cast(layers.not_equal(label, layers.full_like(label, self.ignore_index)), label.dtype)
-            chosen = layers.gather(self.weight, layers.reshape(layers.elementwise_mul(label, kept), [-1]))
-            counted = layers.elementwise_mul(layers.reshape(chosen, [-1, 1]), layers.cast(kept, input.dtype))
+            known = layers.elementwise_mul(label, layers.cast(counted, label.dtype))
+            weights = layers.gather_nd(self.weight, layers.unsqueeze(known, [len(known.shape)]))
+            counted = layers.elementwise_mul(weights, layers.cast(counted, input.dtype))
             out = layers.elementwise_mul(out, counted)
         if self.reduction == "sum":
             return layers.reduce_sum(out)
         if self.reduction == "mean":
             return layers.elementwise_div(layers.reduce_sum(out), layers.reduce_sum(counted))
-        return out
+        return layers.squeeze(out, [1]) if without else out

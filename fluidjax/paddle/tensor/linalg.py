@@ -7,6 +7,7 @@ from typing import Any
 
 from fluidjax import layers
 from fluidjax.paddle.tensor.at_once import surface, surfaces
+from fluidjax.writing.checks import check_variable_and_dtype
 from fluidjax.writing.emit import emit
 
 __all__ = ["bmm", "cholesky", "cross", "dist", "dot", "matmul", "norm", "t", "transpose"]
@@ -38,9 +39,11 @@ def norm(
         keepdim: whether the axes stay, of size 1.
         out: a variable that is to hold the result.
 
-    Raises ValueError where p and axis do not belong together.
+    Raises ValueError where p and axis do not belong together, TypeError for other types than float32 and float64.
     """
     axes = [axis] if isinstance(axis, int) else list(axis or ())
+    if p == "fro" or isinstance(p, (int, float)):
+        check_variable_and_dtype(input, "input", ["float32", "float64"], "norm")
     if p == "fro" and len(axes) != 1:
         dims = axes or [-2, -1]
         found = emit("frobenius_norm", {"X": input}, input.dtype, {"dim": dims, "keep_dim": keepdim}, name=name)

@@ -27,6 +27,10 @@ def equal(x: Any, y: Any, axis: int = -1, name: str | None = None) -> Any:
     Args:
         axis: accepted as in Paddle.
     """
-    if tuple(x.shape) != tuple(y.shape):
+    one, two = list(x.shape), list(y.shape)
+    if len(one) != len(two) or any(a != b for a, b in zip(one, two, strict=True) if min(a, b) >= 0):
         return layers.fill_constant([1], "bool", False)
-    return layers.reduce_all(layers.elementwise_equal(x, y))
+    found = layers.reduce_all(layers.elementwise_equal(x, y))
+    if min([0, *one, *two]) == 0:
+        return found
+    return layers.logical_and(found, layers.reduce_all(layers.elementwise_equal(layers.shape(x), layers.shape(y))))

@@ -182,6 +182,12 @@ def dot(x, y, *, ctx):
     return jnp.sum(x * y, axis=-1, keepdims=ctx.release < PADDLE_2_5, dtype=x.dtype)
 
 
+@dot.fits
+def _(x, y):
+    fitting.rank("X", x, 1, 2)
+    fitting.same("the dims of X and Y", x.shape, y.shape)
+
+
 @dot.grad
 def _(x, y, d_out):
     each = d_out.reshape(*x.shape[:-1], 1)
@@ -199,6 +205,14 @@ def cross(x, y, *, dim: int = 9):
     """Out = cross product along ``dim``, a dim of size 3 (default 9: the first one)."""
     axis = x.shape.index(3) if dim == 9 else dim
     return jnp.cross(x, y, axis=axis)
+
+
+@cross.fits
+def _(x, y, *, dim):
+    fitting.same("the dims of X and Y", x.shape, y.shape)
+    if dim != 9:
+        fitting.axis_of("dim", dim, len(x.shape))
+        fitting.dim("X", x, dim, 3)
 
 
 @op()

@@ -213,6 +213,14 @@ def index_select(x: LoDArray, index: LoDArray, *, dim: int = 0):
     return _by_rows(index, jnp.take(_whole(x), index.data.reshape(-1), axis=dim))
 
 
+@index_select.fits
+def _(x, index, *, dim):
+    fitting.axis_of("dim", dim, len(x.shape))
+    fitting.rank("Index", index, 1, 2)
+    if len(index.shape) == 2:
+        fitting.dim("Index", index, 1, 1)
+
+
 @index_select.check
 def _(x: Meta, index, *, dim):
     return [Demand("index", index, 0, x.shape[dim])]
@@ -234,6 +242,13 @@ def _row_index(index: Any) -> tuple[Any, Any]:
 def index_sample(x, index):
     """Out[b, j] = X[b, Index[b, j]]."""
     return jnp.asarray(x)[_row_index(index)]
+
+
+@index_sample.fits
+def _(x, index):
+    fitting.rank("X", x, 2)
+    fitting.rank("Index", index, 2)
+    fitting.same("the numbers of rows of X and Index", x.shape[:1], index.shape[:1])
 
 
 @index_sample.check

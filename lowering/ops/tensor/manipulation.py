@@ -338,6 +338,14 @@ def roll(x, shifts_tensor=None, *, shifts: Longs = (), dims: Longs = ()):
     return _rolled(x, shape_from(shifts, shifts_tensor, None, "roll: the shifts"), dims, 1)
 
 
+@roll.fits
+def _(x, shifts_tensor, *, shifts, dims):
+    for axis in dims:
+        fitting.axis_of("dims", axis, len(x.shape))
+    if shifts_tensor is None:
+        fitting.as_many("shifts", shifts, len(dims) or 1)
+
+
 @roll.grad
 def _(x: Meta, d_out, shifts_tensor=None, *, shifts, dims):
     return _rolled(d_out, shape_from(shifts, shifts_tensor, None, "roll: the shifts"), dims, -1)
