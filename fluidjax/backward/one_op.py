@@ -31,7 +31,9 @@ def get_grad_op_desc(
     view = OpView(op_desc.type(), op_desc.inputs(), op_desc.outputs(), attrs, -1, 0)
     blocks = [block.id for block in grad_sub_blocks]
     specs, grad_to_var = grad_ops(view, no_grad_set, grad_block=blocks[0] if blocks else None)
-    named = {name for spec in specs for side in (spec.inputs, spec.outputs) for names in side.values() for name in names}
+    named = {
+        name for spec in specs for side in (spec.inputs, spec.outputs) for names in side.values() for name in names
+    }
     grad_to_var |= {grad_name(name): name for name in op_desc.output_arg_names() if grad_name(name) in named}
     messages = [raw_op(s.type, s.inputs, s.outputs, own_attributes(s.attrs, op_desc.type()), op_desc) for s in specs]
     return [OpDescView(message) for message in messages], grad_to_var

@@ -26,6 +26,12 @@ def axis_of(name: str, axis: int, rank: int) -> None:
     within(name, axis, -rank, rank - 1)
 
 
+def axes_of(name: str, axes: Sequence[int], rank: int) -> None:
+    """Each one is an axis."""
+    for axis in axes:
+        axis_of(name, axis, rank)
+
+
 def rank(name: str, var: Any, *ranks: int) -> None:
     """The variable has one of these ranks."""
     if len(var.shape) not in ranks:

@@ -299,8 +299,7 @@ def reverse(x, *, axis: list[int]):
 
 @reverse.fits
 def _(x, *, axis):
-    for one in axis:
-        fitting.axis_of("axis", one, len(x.shape))
+    fitting.axes_of("axis", axis, len(x.shape))
 
 
 @reverse.grad_maker
@@ -316,8 +315,7 @@ def flip(x, *, dims: list[int]):
 
 @flip.fits
 def _(x, *, dims):
-    for axis in dims:
-        fitting.axis_of("dims", axis, len(x.shape))
+    fitting.axes_of("dims", dims, len(x.shape))
 
 
 @flip.grad_maker
@@ -340,8 +338,7 @@ def roll(x, shifts_tensor=None, *, shifts: Longs = (), dims: Longs = ()):
 
 @roll.fits
 def _(x, shifts_tensor, *, shifts, dims):
-    for axis in dims:
-        fitting.axis_of("dims", axis, len(x.shape))
+    fitting.axes_of("dims", dims, len(x.shape))
     if shifts_tensor is None:
         fitting.as_many("shifts", shifts, len(dims) or 1)
 
@@ -349,6 +346,3 @@ def _(x, shifts_tensor, *, shifts, dims):
 @roll.grad
 def _(x: Meta, d_out, shifts_tensor=None, *, shifts, dims):
     return _rolled(d_out, shape_from(shifts, shifts_tensor, None, "roll: the shifts"), dims, -1)
-
-
-# --- margins -----------------------------------------------------------------------------------------------------

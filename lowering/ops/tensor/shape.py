@@ -159,8 +159,7 @@ def _(x, *, axes):
 
 
 def _check_axes(x, axes):
-    for axis in axes:
-        fitting.axis_of("axes", axis, len(x.shape))
+    fitting.axes_of("axes", axes, len(x.shape))
 
 
 @squeeze.grad

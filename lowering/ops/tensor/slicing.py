@@ -166,8 +166,7 @@ def slice_(
 
 @slice_.fits
 def _(input, starts_tensor, ends_tensor, starts_tensor_list, ends_tensor_list, *, axes, starts, ends):
-    for axis in axes:
-        fitting.axis_of("axes", axis, len(input.shape))
+    fitting.axes_of("axes", axes, len(input.shape))
     if starts_tensor is None and not starts_tensor_list:
         fitting.as_many("starts", starts, len(axes))
     if ends_tensor is None and not ends_tensor_list:
@@ -290,8 +289,7 @@ def strided_slice(
 
 @strided_slice.fits
 def _(input, *, axes, strides):
-    for axis in axes:
-        fitting.axis_of("axes", axis, len(input.shape))
+    fitting.axes_of("axes", axes, len(input.shape))
     if 0 in strides:
         raise Misfit(f"strides must not be 0, received {list(strides)}")
 
