@@ -115,9 +115,10 @@ def test_servers_and_workers_from_arguments(tmp_path: Path, capsys: pytest.Captu
     script.write_text(
         "import os, time; print(os.environ['TRAINING_ROLE'])\nos.environ.get('PADDLE_TRAINER_ID') or time.sleep(600)"
     )
-    args = launch_ps.parse_args(["--server_num", "1", "--log_dir", str(tmp_path), str(script)])
-    assert (args.worker_num, args.start_port, args.training_script_args) == (2, 6170, [])
-    assert launch_ps.start_procs(args) == 0
+    told = ["--print_config", "False", "--server_num", "1", "--log_dir", str(tmp_path), str(script)]
+    args = launch_ps.parse_args(told)
+    assert (args.worker_num, args.start_port, args.training_script_args, args.print_config) == (2, 6170, [], False)
+    assert launch_ps.launch(told) == 0  # they start, whatever is printed
     assert [(tmp_path / f"workerlog.{i}").read_text() for i in range(2)] == ["TRAINER\n"] * 2
     assert capsys.readouterr().out.splitlines()[-1] == "all parameter server are killed"
 
