@@ -285,12 +285,28 @@ class InMemoryDataset(DatasetBase):
         return [samples[at : at + step] for at in range(0, len(samples), step)]
 
 
+class BoxPSDataset(InMemoryDataset):
+    """An InMemoryDataset whose passes a BoxPS is told of: there is none, as in Paddle's CPU builds."""
+
+    _feed_class = "PaddleBoxDataFeed"
+
+    def set_date(self, date: str) -> None:
+        """Set the date of the next pass, "yyyymmdd". Raises ValueError for a text that is no number."""
+        self.date = int(date[:4]), int(date[4:6]), int(date[6:])
+
+    def begin_pass(self) -> None:
+        """Begin a pass: the tables are in the scope already."""
+
+    def end_pass(self, need_save_delta: bool) -> None:
+        """End a pass: the tables stay in the scope, and nothing is saved."""
+
+
 class DatasetFactory:
     """Creates datasets by class name."""
 
     def create_dataset(self, datafeed_class: str = "QueueDataset") -> Any:
-        """A QueueDataset, InMemoryDataset or FileInstantDataset. Raises ValueError for any other name."""
-        known = {kind.__name__: kind for kind in (QueueDataset, InMemoryDataset, FileInstantDataset)}
+        """A QueueDataset, InMemoryDataset, FileInstantDataset or BoxPSDataset. Raises ValueError for any other name."""
+        known = {k.__name__: k for k in (QueueDataset, InMemoryDataset, FileInstantDataset, BoxPSDataset)}
         if datafeed_class not in known:
             raise ValueError(
                 f"datafeed class {datafeed_class} does not exist; expected one of {', '.join(known)}; pass its name"

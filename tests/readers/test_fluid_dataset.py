@@ -78,6 +78,23 @@ def test_each_place_has_a_batch(drop_last, net, files):
         assert feed["label"].shape() == [2, 1] and feed["label"]._place()._equals(place)
 
 
+def test_the_passes_of_a_boxps(net, files):
+    """Without a BoxPS, passes are loaded and train like any data in memory; `end_pass` keeps them, as in Fluid."""
+    dataset = make("BoxPSDataset", net, files)
+    assert 'name: "PaddleBoxDataFeed"' in dataset.desc()
+    dataset.set_date("20190930")
+    with pytest.raises(ValueError):
+        dataset.set_date("today")
+    dataset.load_into_memory()
+    dataset.begin_pass()
+    loader = fluid.io.DataLoader.from_dataset(dataset, fluid.cpu_places(1), drop_last=False)
+    assert (dataset.date, contents(feed for (feed,) in loader)) == ((2019, 9, 30), BATCHES)
+    dataset.end_pass(True)
+    dataset.preload_into_memory()
+    dataset.wait_preload_done()
+    assert dataset.get_memory_data_size() == 5
+
+
 def test_a_pipe_command(net, files):
     dataset = make("QueueDataset", net, files)
     swap = f"{sys.executable} -c \"import sys; [print('1 5', l[4:-1]) for l in sys.stdin if l.strip()]\""
