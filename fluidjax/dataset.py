@@ -336,12 +336,7 @@ def run_from_dataset(
     print_period: int,
     fetch_handler: Any,
 ) -> None:
-    """Run a program once for each batch of a data set, and print fetches every ``print_period`` batches.
-
-    Args:
-        train: see ``Train``.
-        program: None is the default main program.
-    """
+    """Run a program, if None the main one, once for each batch; print fetches every ``print_period`` batches."""
     if dataset is None:
         raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
     if not isinstance(dataset, DatasetBase):
