@@ -138,8 +138,14 @@ def factorisations(a, b):
             for unit in (True, False)
         ),
         jnp.searchsorted(jnp.sort(a[0, 0]), b[0]),
-        jnp.searchsorted(
-            jnp.array([-jnp.inf, -0.0, 0.0, 1.0, jnp.nan], a.dtype), jnp.array([0.0, -0.0, jnp.nan], a.dtype)
+        jnp.searchsorted(jnp.arange(5), jnp.arange(1, 4), side="right"),
+        *(
+            jnp.searchsorted(
+                jnp.array([-jnp.inf, -0.0, 0.0, 1.0, jnp.nan], a.dtype),
+                jnp.array([0.0, -0.0, jnp.nan], a.dtype),
+                side=side,
+            )
+            for side in ("left", "right")
         ),
     )
 

@@ -1062,3 +1062,14 @@ for _mode in (0, 1):
         _op("linear_interp", "X", "Out", out_w=7, interp_method="linear", align_corners=False, align_mode=_mode),
         x=X234,
     )
+for _name, _functors in {
+    "relu": ["elementwise_add", "relu"],
+    "scale": ["scale", "elementwise_add"],
+    "gelu": ["gelu", "elementwise_add"],
+}.items():
+    case(
+        f"fused_add_{_name}",
+        _op("fused_elemwise_add_activation", "X Y", "Out IntermediateOut", functor_list=_functors, scale=0.5, axis=-1, save_intermediate_out=True),
+        x=X234,
+        y=values(3, 4, seed=1),
+    )  # fmt: skip

@@ -267,3 +267,20 @@ def test_views_of_memory(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(op("index_select_strided", x, index=1, axis=1), x[:, 1])
     with pytest.raises(ValueError, match="places 0 to 33 of 24 numbers"):
         op("as_strided", x, dims=[12], stride=[3])
+
+
+def test_memory_efficient_attention(rng: np.random.Generator) -> None:
+    q, k, v, bias = *(normal(rng, 2, 5, 3, 4) for _ in range(3)), normal(rng, 2, 3, 5, 5)
+    scores = np.einsum("bqhd,bkhd->bhqk", q, k) * 0.3 + bias
+    out, lse, _ = op("memory_efficient_attention", q, k, v, bias, scale=0.3)
+    close(out, np.einsum("bhqk,bkhd->bqhd", softmax(scores), v))
+    close(lse, np.log(np.exp(scores).sum(-1)))
+    scores = np.where(np.tril(np.ones((5, 5))) > 0, (scores - bias) / 0.3 / 2, -np.inf)
+    out, *_ = op("memory_efficient_attention", q, k, v, scale=-1.0, causal=True)
+    close(out, np.einsum("bhqk,bkhd->bqhd", softmax(scores), v))
+    with pytest.raises(ValueError, match="joined sequences"):
+        op("memory_efficient_attention", q, k, v, None, np.array([0, 2, 5], "int32"), scale=-1.0)
+    with pytest.raises(ValueError, match="dropout"):
+        op("memory_efficient_attention", q, k, v, scale=-1.0, dropout_p=0.1)
+    with pytest.raises(ValueError, match="as many"):
+        op("memory_efficient_attention", q[:, :3], k, v, scale=-1.0, causal=True)

@@ -43,16 +43,17 @@ def parts(f: Function, node: Node) -> Expr:
     return Expr(call(f"lax.{node.prim}", [f.tight(v, 0) for v in node.ins]), ATOM, node.outs[0].shape)
 
 
-@rule("le_to")
-def le_to(f: Function, node: Node) -> Expr:
-    """x <= y in the total order of floats: the order of their bits, those of negative numbers turned round."""
+@rule("lt_to", "le_to")
+def in_total_order(f: Function, node: Node) -> Expr:
+    """x < y, or x <= y, of floats: in the order of their bits, those of negative numbers turned round."""
+    operator = " < " if node.prim == "lt_to" else " <= "
     if node.ins[0].dtype.kind != "f":
         texts = [f.tight(v, COMPARE + 1) for v in node.ins]
-        return Expr(" <= ".join(texts), COMPARE, node.outs[0].shape)
+        return Expr(operator.join(texts), COMPARE, node.outs[0].shape)
     integer = np.dtype(f"int{8 * node.ins[0].dtype.itemsize}")
     ranks = []
     for value in node.ins:
         bits = f.names.new("bits")
         f.lines.append(f"{bits} = lax.bitcast_convert_type({f.tight(value, 0)}, jnp.{integer.name})")
         ranks.append(f"jnp.where({bits} < 0, {bits} ^ {np.iinfo(integer).max}, {bits})")
-    return Expr(" <= ".join(ranks), COMPARE, node.outs[0].shape)
+    return Expr(operator.join(ranks), COMPARE, node.outs[0].shape)

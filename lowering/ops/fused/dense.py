@@ -53,6 +53,7 @@ _UNARY = {
     "tanh": lambda x, scale: jnp.tanh(x),
     "sigmoid": lambda x, scale: jax.nn.sigmoid(x),
     "scale": lambda x, scale: x * scale,
+    "gelu": lambda x, scale: jax.nn.gelu(x, approximate=True),
 }
 
 
@@ -66,28 +67,36 @@ def _composed(x, y, axis, scale, functors):
     return _UNARY[first](inner, scale), inner
 
 
-@op(out="Out IntermediateOut~", lod={"Out": "x", "IntermediateOut": "y"})
-def fused_elemwise_activation(
+def _elementwise_and_activation(
     x, y, *, axis: int = -1, scale: float = 0.0, save_intermediate_out: bool = False, functor_list: list[str]
 ):
     """Out = binary(X, unary(Y)) or unary(binary(X, Y)), as ordered by ``functor_list``; IntermediateOut: the inner one.
 
-    Binary: elementwise_add, elementwise_mul; unary: relu, tanh, sigmoid, scale.
+    Binary: elementwise_add, elementwise_mul; unary: relu, tanh, sigmoid, scale, gelu.
     """
     return _composed(x, y, axis, scale, functor_list)
 
 
-@fused_elemwise_activation.grad
-def _(x, y, out, d_out, intermediate_out=None, *, axis, scale, functor_list):
+def _grad(x, y, out, d_out, intermediate_out=None, *, axis, scale, functor_list):
     _, pull = jax.vjp(lambda a, b: _composed(a, b, axis, scale, functor_list)[0], x, y)
     return pull(d_out)
 
 
-@fused_elemwise_activation.grad_maker
-def _(g):
+def _grad_ops(g):
     spec = g.regular()
     saved = g.attrs.get("save_intermediate_out", False)
     spec.inputs["IntermediateOut"] = g.output("IntermediateOut") if saved else []
     spec.outputs["IntermediateOut@GRAD"] = g.output_grad("IntermediateOut") if saved else []
     spec.attrs["functor_list"] = [name + "_grad" for name in g.attrs["functor_list"]]
     return [spec]
+
+
+def _fused(type):
+    rule = op(type, out="Out IntermediateOut~", lod={"Out": "x", "IntermediateOut": "y"})(_elementwise_and_activation)
+    rule.grad(_grad)
+    rule.grad_maker(_grad_ops)
+    return rule
+
+
+fused_elemwise_activation = _fused("fused_elemwise_activation")
+fused_elemwise_add_activation = _fused("fused_elemwise_add_activation")  # what passes of Paddle 2 write

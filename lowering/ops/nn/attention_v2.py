@@ -56,3 +56,39 @@ def flash_attn(
     weights = jax.nn.softmax(scores, axis=-1).astype(q.dtype)
     lse = jax.nn.logsumexp(scores, axis=-1)
     return jnp.einsum("bhqk,bkhd->bqhd", weights, v), weights if return_softmax else None, lse, None
+
+
+@op(
+    out="output logsumexp seed_and_offset", lod=None, diff="",
+    slots=own_names("query key value bias cu_seqlens_q cu_seqlens_k causal_diagonal seqlen_k"),
+)  # fmt: skip
+def memory_efficient_attention(
+    query, key, value, bias=None, cu_seqlens_q=None, cu_seqlens_k=None, causal_diagonal=None, seqlen_k=None, *,
+    max_seqlen_q: float = 0.0, max_seqlen_k: float = 0.0, causal: bool = False, dropout_p: float = 0.0,
+    scale: float = 0.0, is_test: bool = False,
+):  # fmt: skip
+    """output = softmax(scale query key^T + bias) value for [batch, length, heads, size].
+
+    logsumexp [batch, heads, length]: of the scores. A negative ``scale`` is 1 / sqrt(size). Joined sequences, and dropout during training, are not implemented.
+    """
+    del max_seqlen_q, max_seqlen_k
+    joined = any(given is not None for given in (cu_seqlens_q, cu_seqlens_k, causal_diagonal, seqlen_k))
+    for wrong, what in (
+        (dropout_p and not is_test, f"dropout {dropout_p} while training"),
+        (joined, "joined sequences"),
+    ):
+        if wrong:
+            raise ValueError(
+                f"memory_efficient_attention has {what}: expected a batch of equally long sequences, without dropout or"
+                " with is_test; use scaled products, softmax and dropout as ops of their own"
+            )
+    if causal and query.shape[1] != key.shape[1]:
+        raise ValueError(
+            f"memory_efficient_attention: {query.shape[1]} queries and {key.shape[1]} keys with causal; expected as"
+            " many; give a bias"
+        )
+    scores = wide(jnp.einsum("bqhd,bkhd->bhqk", query, key)) * (scale if scale >= 0 else query.shape[-1] ** -0.5)
+    scores = scores if bias is None else scores + bias
+    scores = _causal(scores) if causal else scores
+    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, value), jax.nn.logsumexp(scores, axis=-1), None

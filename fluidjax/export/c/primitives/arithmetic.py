@@ -141,13 +141,19 @@ for _prim, _operator in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">
     element(_prim)(_comparison(_operator))
 
 
-@element("le_to")
-def le_to(node: Node, args: list[str]) -> str:
-    """x <= y in the total order of floats: -NaN, -inf ... -0, 0 ... inf, NaN."""
-    if node.ins[0].dtype.kind != "f":
-        return f"({args[0]} <= {args[1]})"
-    kind = short(node.ins[0].dtype)
-    return f"(rank_{kind}({args[0]}) <= rank_{kind}({args[1]}))"
+def _in_total_order(operator: str) -> Callable[[Node, list[str]], str]:
+    """A comparison in the total order of floats: -NaN, -inf ... -0, 0 ... inf, NaN."""
+
+    def compared(node: Node, args: list[str]) -> str:
+        if node.ins[0].dtype.kind == "f":
+            args = [f"rank_{short(node.ins[0].dtype)}({arg})" for arg in args]
+        return f"({args[0]} {operator} {args[1]})"
+
+    return compared
+
+
+for _prim, _operator in {"lt_to": "<", "le_to": "<="}.items():
+    element(_prim)(_in_total_order(_operator))
 
 
 def _bits(operator: str) -> Callable[[Node, list[str]], str]:
