@@ -69,7 +69,8 @@ def memory_efficient_attention(
 ):  # fmt: skip
     """output = softmax(scale query key^T + bias) value for [batch, length, heads, size].
 
-    logsumexp [batch, heads, length]: of the scores. A negative ``scale`` is 1 / sqrt(size). Joined sequences, and dropout during training, are not implemented.
+    logsumexp [batch, heads, length]: of the scores. A negative ``scale`` is 1 / sqrt(size). Joined sequences, and
+    dropout during training, are not implemented.
     """
     del max_seqlen_q, max_seqlen_k
     joined = any(given is not None for given in (cu_seqlens_q, cu_seqlens_k, causal_diagonal, seqlen_k))
