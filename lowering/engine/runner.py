@@ -110,7 +110,8 @@ class Runner:
             self._run_all(ops[begin : segment.begin], env, pins)
             held = separate(segment, env, self.program, self.platform)
             again = self._run_all(ops[segment.begin : segment.end], {**env, **held}, pins)
-            env.update({name: again[name] for op in ops[segment.begin : segment.end] for name in op.output_names()})
+            written = (name for op in ops[segment.begin : segment.end] for name in op.output_names())
+            env.update({name: again[name] for name in written if name in again})
             begin = segment.end
         return self._run_all(ops[begin:], env, pins)
 

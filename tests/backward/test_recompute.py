@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 from fluidjax.backward import append_backward
 from fluidjax.framework.view import program_view
 from fluidjax.optimizer import Adam, RecomputeOptimizer
@@ -174,3 +175,21 @@ def test_an_op_in_place_is_computed_again(rng: np.random.Generator) -> None:
 def test_a_value_that_is_overwritten_cannot_be_computed_again() -> None:
     with pytest.raises(ValueError, match="recompute: op tanh .* overwrites 'product', which square .* has used"):
         overwriting(True, True)
+
+
+def test_an_output_that_an_op_leaves_out_is_left_out_again() -> None:
+    """MaxIndex of a sequence_pool that takes no maxima."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 3], "float32", lod_level=1)
+        h = fluid.layers.sequence_pool(fluid.layers.tanh(fluid.layers.fc(x, 3)), "sum")
+        kept = fluid.layers.fc(h, 3)
+        loss = fluid.layers.mean(fluid.layers.square(kept))
+        optimizer = RecomputeOptimizer(fluid.optimizer.SGD(0.0))
+        optimizer._set_checkpoints([kept])
+        optimizer.minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        rows = fluid.create_lod_tensor(np.ones((5, 3), np.float32), [[2, 3]], fluid.CPUPlace())
+        first, second = (exe.run(main, feed={"x": rows}, fetch_list=[loss])[0] for _ in range(2))
+        assert first > 0 and first == second

@@ -214,3 +214,21 @@ def test_arithmetic_on_counts(steps: list[str], rows: int) -> None:
         exact = exe.run(main, feed={"x": dense}, fetch_list=[n])[0]
     np.testing.assert_array_equal(padded, exact)
     assert padded.dtype == exact.dtype
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("filler", ["fill_constant_batch_size_like", "uniform_random_batch_size_like"])
+def test_a_batch_is_as_large_as_that_of_sequences_in_sequences(filler: str, axis: int) -> None:
+    """A constant has a row for each sequence of the finest level, a draw for each row of X, none for padding."""
+    settings: dict[str, Any] = {"value": 1.0} if filler.startswith("fill") else {"min": 1.0, "max": 1.001}
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, WIDTH], "float32", lod_level=2)
+        shape = [-1, 2] if axis == 0 else [2, -1]
+        made = getattr(layers, filler)(x, shape, dtype="float32", output_dim_idx=axis, **settings)
+        lengths = [[1, 2, 2], [2, 1, 3, 1, 4]]
+        rows = fluid.create_lod_tensor(np.ones((11, WIDTH), np.float32), lengths, fluid.CPUPlace())
+        exe = fluid.Executor(fluid.CPUPlace())
+        got, total = exe.run(feed={"x": rows}, fetch_list=[made, layers.reduce_sum(made)])
+    count = 5 if filler.startswith("fill") else 11
+    assert got.shape == ((count, 2) if axis == 0 else (2, count))
+    assert abs(total.item() - 2 * count) < 0.1

@@ -1,10 +1,11 @@
-"""Spectral norm's gradient, which Paddle has only for equal output gradients."""
+"""Norms: gradients that Paddle lacks, windows, and sums that outlive a step's parts."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 import lowering
 
 
@@ -30,3 +31,20 @@ def test_spectral_norm_gradient(rng):
 def test_lrn_wants_an_odd_window():
     with pytest.raises(ValueError, match="odd n"):
         lowering.get_op("lrn")(jnp.ones((1, 4, 2, 2)), n=4)
+
+
+def test_statistics_of_the_data_outlive_a_host_op():
+    """data_norm_grad lists the three sums as outputs and leaves them alone; the optimizer behind it reads them."""
+    layers, startup = fluid.layers, fluid.Program()
+    with fluid.program_guard(fluid.Program(), startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 3], "float32", lod_level=1)
+        padded, lengths = layers.sequence_pad(layers.data_norm(x), layers.fill_constant([1], "float32", 0.0))
+        mask = layers.sequence_mask(lengths, dtype="float32")  # its width is a value: computed on the host
+        loss = layers.mean(padded * layers.reshape(mask, [0, -1, 1]))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        rows = fluid.create_lod_tensor(np.ones((5, 3), np.float32), [[2, 3]], fluid.CPUPlace())
+        exe.run(feed={"x": rows}, fetch_list=[loss])
+        size = np.array(fluid.global_scope().find_var("dn.batch_size").get_tensor())
+    np.testing.assert_allclose(size, np.full(3, 1e4 - 0.1 * 5), rtol=1e-6)

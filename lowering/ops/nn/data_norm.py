@@ -73,6 +73,7 @@ def _(x, means, scales, d_y, scale_w=None, bias=None, *, epsilon, slot_dim, enab
 # The grad op also lists the three sums as outputs; on one device Fluid's kernel leaves them alone.
 _SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
 data_norm.gradient.outputs += [Slot(name, name, dispensable=True) for name in _SUMS]
+data_norm.gradient.continues = _SUMS
 
 
 @data_norm.grad_maker

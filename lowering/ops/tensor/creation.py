@@ -18,6 +18,7 @@ from lowering.loops.carried import zero_gradient
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, declared_shape, full, into_declared, outputs_like, shape_from
 from lowering.program import VarInfo
+from lowering.ragged.rows import sequence_count
 from lowering.registry import MASKED, WISE, Float64s, Long, Longs, Scalars, Sizes, Wise, op
 from lowering.values import LoDArray, Meta, RowCounts, TensorArray
 
@@ -68,13 +69,19 @@ def fill_constant(
     return into_declared(with_rows(whole, dims), ctx, dims[0] if dims else 1)
 
 
+def batch_rows(attrs, ndim):
+    """Rows are counted where they are those of both; a later dimension of Out cannot be padded."""
+    del ndim
+    return None if attrs["input_dim_idx"] == 0 != attrs["output_dim_idx"] else MASKED
+
+
 def _batch_dims(input: Meta, shape, input_dim_idx, output_dim_idx):
     dims = list(shape)
     dims[output_dim_idx] = input.shape[input_dim_idx]
     return dims
 
 
-@op(vendor="force_cpu", rows=MASKED, lod=None, diff="")
+@op(vendor="force_cpu", rows=batch_rows, lod=None, diff="")
 def fill_constant_batch_size_like(
     input: Meta,
     *,
@@ -93,7 +100,7 @@ def fill_constant_batch_size_like(
     nrows = input.nrows if input_dim_idx == output_dim_idx == 0 else None
     if input.lod and input_dim_idx == 0:
         dims[output_dim_idx] = input.lod[-1].shape[0] - 1
-        nrows = input.nseq if len(input.lod) == 1 else None
+        nrows = sequence_count(input)
     kind = to_numpy(dtype)
     fill = _scalar(str_value, kind) if str_value else np.asarray(value).astype(kind)[()]
     out = jnp.full(dims, fill, kind)

@@ -12,10 +12,10 @@ from lowering.dtypes import to_numpy
 from lowering.engine import random_bits
 from lowering.engine.counts import with_rows
 from lowering.ops.shared import into_declared, outputs_like, shape_from
-from lowering.ops.tensor.creation import infer_given_shape
+from lowering.ops.tensor.creation import batch_rows, infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
-from lowering.registry import MASKED, WISE, Longs, Sizes, op
+from lowering.registry import WISE, Longs, Sizes, op
 from lowering.values import LoDArray, Meta
 
 
@@ -113,7 +113,7 @@ def _batch_like(input: Meta, draw, shape, input_dim_idx: int, output_dim_idx: in
     return LoDArray(out, (), input.nrows) if rows else out
 
 
-@op(rows=MASKED, lod=None, diff="")
+@op(rows=batch_rows, lod=None, diff="")
 def uniform_random_batch_size_like(
     input: Meta,
     *,
@@ -137,7 +137,7 @@ def uniform_random_batch_size_like(
     )
 
 
-@op(rows=MASKED, lod=None, diff="")
+@op(rows=batch_rows, lod=None, diff="")
 def gaussian_random_batch_size_like(
     input: Meta,
     *,
