@@ -127,11 +127,11 @@ class _Writer(Writer):
             parts = {"axis": 0, "num": self._devices.count}
             self._add(OpView("split", {"X": [_all(name)]}, {"Out": kept[name]}, parts))
         variables = dict(outermost.vars)
+        for name, names in kept.items():
+            variables.update({n: replace(outermost.vars[name], name=n) for n in names})
         # As many rows are declared as a share has: the array that is fed has those of all.
         shapes = {n: variables[n].shape for n in fed if n in variables}
         variables.update({n: replace(variables[n], shape=(-1, *s[1:])) for n, s in shapes.items() if s})
-        for name, names in kept.items():
-            variables.update({n: replace(outermost.vars[name], name=n) for n in names})
         written = replace(outermost, ops=tuple(self._ops), vars=variables)
         return replace(self._program, blocks=(written, *self._program.blocks[1:]))
 

@@ -92,16 +92,21 @@ def check_both_ways_agree() -> None:
 
 
 def check_declared_rows_are_those_of_a_share() -> None:
-    """A variable of 4 rows is fed 8 for two devices; where shares have other rows than declared, the error says so."""
+    """A variable of 4 rows is fed 8 for two devices; where shares have other rows than declared, the error says so.
+
+    So is one of 1 that persists: of 2 rows, each device is fed its own.
+    """
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
-        y = layers.scale(fluid.data("x", [4, 3], "float32"), 2.0)
+        rate = fluid.data("rate", [1], "float32")
+        rate.persistable = True
+        y = layers.elementwise_mul(fluid.data("x", [4, 3], "float32"), rate)
     program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
-    x = np.random.RandomState(0).rand(8, 3).astype("float32")
-    (found,) = fluid.Executor().run(program, {"x": x}, [y])
-    np.testing.assert_array_equal(found, 2 * x)
+    x, rates = np.random.RandomState(0).rand(8, 3).astype("float32"), np.float32([2, 3])
+    (found,) = fluid.Executor().run(program, {"x": x, "rate": rates}, [y])
+    np.testing.assert_array_equal(found, x * rates.repeat(4)[:, None])
     try:
-        fluid.Executor().run(program, {"x": x[:6]}, [y])
+        fluid.Executor().run(program, {"x": x[:6], "rate": rates}, [y])
     except ValueError as error:
         assert "received fed shape [3, 3] on each device" in str(error)
     else:
