@@ -80,6 +80,12 @@ _STRATEGIES = ("CpuPassStrategy", "GpuPassStrategy", "PaddlePassBuilder", "PassS
 _PREDICTORS = ("AnalysisPredictor", "NativePaddlePredictor", "PaddlePredictor", "create_paddle_predictor")
 _GIVEN = ("PaddleBuf", "PaddleDType", "PaddlePlace", "PaddleTensor", "ZeroCopyTensor", "paddle_dtype_size")
 _ORDERING = ("build_adjacency_list", "graph_num", "has_circle", "topology_sort")
+_CHILDREN = (
+    "_erase_process_pids",
+    "_set_process_pids",
+    "_set_process_signal_handler",
+    "_throw_error_if_process_failed",
+)
 _COMMANDS = ("less_than_ver", "run_cmd", "run_shell_command")
 _DICTS = ("_create_loaded_parameter", "_load_dygraph_dict", "_load_static_dict", "_save_dygraph_dict",
           "_save_static_dict")  # fmt: skip
@@ -114,6 +120,12 @@ if TYPE_CHECKING:
     from fluidjax.ir.graph import Graph, graph_safe_remove_nodes
     from fluidjax.ir.nodes import Node
     from fluidjax.ir.ordering import build_adjacency_list, graph_num, has_circle, topology_sort
+    from fluidjax.native.children import (
+        _erase_process_pids,
+        _set_process_pids,
+        _set_process_signal_handler,
+        _throw_error_if_process_failed,
+    )
     from fluidjax.native.commands import less_than_ver, run_cmd, run_shell_command
     from fluidjax.native.dicts import (
         _create_loaded_parameter,
@@ -165,6 +177,7 @@ else:
             **dict.fromkeys(_PREDICTORS, "fluidjax.inference.predictor"),
             **dict.fromkeys(_GIVEN, "fluidjax.inference.tensors"),
             **dict.fromkeys(_ORDERING, "fluidjax.ir.ordering"),
+            **dict.fromkeys(_CHILDREN, "fluidjax.native.children"),
             **dict.fromkeys(_COMMANDS, "fluidjax.native.commands"),
             **dict.fromkeys(_DICTS, "fluidjax.native.dicts"),
             **dict.fromkeys(_EAGER, "fluidjax.native.eager"),
@@ -175,11 +188,12 @@ else:
 
 __all__ = [
     "__unittest_throw_exception__", "_append_python_callable_object_and_return_id", "_convert_to_tensor_list",
-    "_create_loaded_parameter", "_dygraph_debug_level", "_get_all_register_op_kernels",
+    "_create_loaded_parameter", "_dygraph_debug_level", "_erase_process_pids", "_get_all_register_op_kernels",
     "_get_use_default_grad_op_desc_maker_ops", "_is_dygraph_debug_enabled",
     "_is_program_version_supported", "_load_dygraph_dict", "_load_static_dict", "_save_dygraph_dict",
     "_save_static_dict", "_set_eager_deletion_mode",
-    "_set_fuse_parameter_group_size", "_set_fuse_parameter_memory_size", "_switch_tracer",
+    "_set_fuse_parameter_group_size", "_set_fuse_parameter_memory_size", "_set_process_pids",
+    "_set_process_signal_handler", "_switch_tracer", "_throw_error_if_process_failed",
     "AnalysisConfig", "AnalysisPredictor", "AttrType", "avx_supported", "BackwardStrategy", "BlockDesc",
     "build_adjacency_list", "core_suffix", "CpuPassStrategy", "CPUPlace", "create_paddle_predictor",
     "create_py_reader", "CUDAPinnedPlace", "CUDAPlace", "Dataset", "DeviceContext", "diff_tensor_shape",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph.layers import Layer
 from fluidjax.execution.processes import join
 from fluidjax.framework import Variable
+from fluidjax.layers import concat, reshape
 
 __all__ = ["prepare_context", "ParallelEnv", "DataParallel"]
 
@@ -167,6 +169,27 @@ class DataParallel(Layer):
                 )
         for grad, total in zip(grads, joined.sums([g.numpy() for g in grads]), strict=True):  # type: ignore[union-attr]
             grad.set_value(np.asarray(total))
+
+    # What Fluid's own steps are made of, under the names that scripts know.
+
+    def _coalesce_tensors(self, var_groups: Mapping[Any, list[Any]]) -> list[tuple[Any, list[Any], Any]]:
+        """For each group: its variables as one of rank 1, the variables, and their shapes."""
+        return [
+            (concat([reshape(var, [-1]) for var in group]), group, [list(var.shape) for var in group])
+            for group in var_groups.values()
+        ]
+
+    def _split_tensors(self, coalesced_grads_and_grad_vars: Iterable[tuple[Any, list[Any], Any]]) -> None:
+        """Give the variables of each group their parts of the coalesced one, in their shapes."""
+        for coalesced, group, shapes in coalesced_grads_and_grad_vars:
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+            for var, part, shape in zip(group, np.split(coalesced.numpy(), ends[:-1]), shapes, strict=True):
+                var.set_value(part.reshape(shape))
+
+    def _reshape_inplace(self, x: Any, shape: list[int]) -> None:
+        """Give a variable another shape of as many elements."""
+        other: Any = reshape(x, shape)
+        x._value = other._value
 
     def state_dict(
         self, destination: Any = None, include_sublayers: bool = True, structured_name_prefix: str = ""

@@ -240,6 +240,17 @@ def test_data_parallel_of_one_process() -> None:
         dg.prepare_context(two)
 
 
+def test_data_parallel_joins_and_parts_variables_in_place() -> None:
+    net = dg.DataParallel(dg.Linear(2, 1), dg.prepare_context())
+    group = [dg.to_variable(np.arange(k, dtype="float32").reshape(shape)) for k, shape in [(6, (2, 3)), (2, (2, 1))]]
+    ((one, parts, shapes),) = net._coalesce_tensors({0: group})
+    assert one.numpy().tolist() == [0, 1, 2, 3, 4, 5, 0, 1] and parts is group and shapes == [[2, 3], [2, 1]]
+    net._split_tensors([(one * 2.0, parts, shapes)])
+    assert [v.numpy().tolist() for v in group] == [[[0, 2, 4], [6, 8, 10]], [[0], [2]]]
+    net._reshape_inplace(group[0], [3, 2])
+    assert group[0].shape == [3, 2] and group[0].numpy().tolist() == [[0, 2], [4, 6], [8, 10]]
+
+
 def test_what_a_property_is_set_to_is_registered_beside_it() -> None:
     class Tied(dg.Layer):
         def __init__(self) -> None:

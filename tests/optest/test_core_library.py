@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -207,3 +211,39 @@ def test_the_library_and_the_shell() -> None:
     program = fluid.Program()
     assert core.save_op_compatible_info(program.desc)
     assert program.desc.proto.op_compatible_map.default_required_version == "1.5.0"
+
+
+LAST_WORDS = {
+    "import sys; sys.exit(3)": "exited unexpectedly with code 3",
+    "import os, signal; os.kill(os.getpid(), signal.SIGBUS)": "killed by signal: Bus error",
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "killed by signal: Segmentation fault",
+    "pass": None,
+}
+
+
+@pytest.mark.parametrize(("script", "words"), LAST_WORDS.items(), ids=["error", "bus", "fault", "well"])
+def test_the_end_of_a_watched_process_is_told_once(script: str, words: str | None) -> None:
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", script]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        core._throw_error_if_process_failed()
+        core._set_process_pids(1, (process.pid,))
+        try:
+            if words is not None:
+                with pytest.raises(core.EnforceNotMet, match=f"FatalError: .*{words}"):
+                    core._throw_error_if_process_failed()
+            core._throw_error_if_process_failed()
+        finally:
+            core._erase_process_pids(1)
+        process.wait()
+        core._set_process_pids(1, (process.pid,))
+        core._throw_error_if_process_failed()  # nobody's child any more
+        core._erase_process_pids(1)
+
+
+def test_a_watched_process_ends_well_when_it_is_asked_to() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        core._set_process_signal_handler()
+        assert signal.getsignal(signal.SIGTERM) not in (before, signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGTERM, before)
