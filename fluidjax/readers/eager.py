@@ -95,7 +95,11 @@ class DygraphGeneratorLoader(DataLoaderBase):
         insist(self._worker is not None, "DataLoader is not being iterated", "call iter() on it first")
         assert self._worker is not None
         try:
-            return to_variables(next(self._worker))
+            fields = next(self._worker)
+            try:
+                return to_variables(fields)
+            except Exception as error:  # what was read is no batch
+                raise reader_failure(error) from None
         except BaseException:
             self._end()
             raise

@@ -49,5 +49,8 @@ def reader_failure(error: BaseException) -> BaseException:
 
 
 def _joined(kind: type[Exception]) -> type[Exception]:
-    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    def told(error: Exception) -> str:
+        return f"{kind.__str__(error)}\nBlocking queue is killed because the data reader raises an exception"
+
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__, "__str__": told}
     return type(kind.__name__, (kind, EnforceNotMet), names)

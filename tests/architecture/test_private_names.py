@@ -16,6 +16,10 @@ FLUIDS = {
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
     ("fluidjax.layers._tensor.elementwise", "_elementwise_op"),
     # Of fluid.core.
+    ("fluidjax.native.children", "_erase_process_pids"),
+    ("fluidjax.native.children", "_set_process_pids"),
+    ("fluidjax.native.children", "_set_process_signal_handler"),
+    ("fluidjax.native.children", "_throw_error_if_process_failed"),
     ("fluidjax.native.dicts", "_create_loaded_parameter"),
     ("fluidjax.native.dicts", "_load_dygraph_dict"),
     ("fluidjax.native.dicts", "_load_static_dict"),

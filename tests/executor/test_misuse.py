@@ -110,6 +110,16 @@ def test_a_reader_that_fails_is_an_enforce_not_met_too(iterable: bool) -> None:
     assert isinstance(caught.value, fluid.core.EnforceNotMet)
 
 
+@pytest.mark.parametrize("multiprocess", [False, True])
+def test_what_is_no_batch_is_an_enforce_not_met_of_an_eager_loader(multiprocess: bool) -> None:
+    with fluid.dygraph.guard():
+        loader = fluid.io.DataLoader.from_generator(capacity=2, use_multiprocess=multiprocess)
+        loader.set_batch_generator(lambda: iter([[[[1, 2], [1]]]]), fluid.CPUPlace())
+        with pytest.raises(ValueError, match="Blocking queue is killed") as caught:
+            next(iter(loader()))
+    assert isinstance(caught.value, fluid.core.EnforceNotMet)
+
+
 def test_kinds_of_values_of_scopes_and_tensors() -> None:
     var = fluid.Scope().var("x")
     for wrong in ("a", 3.5, None):
