@@ -129,6 +129,11 @@ def _without(dims, decrease_axis) -> tuple[int, ...]:
     return kept or (1,)
 
 
+def _check_rows(x: Any, axes: list[int]) -> None:
+    if isinstance(x, LoDArray | Meta) and x.padded and any(a % len(x.shape) == 0 for a in axes):
+        raise NeedsExact("slice cuts padded rows")
+
+
 def _off_sliced(attrs, ndim):
     return None if any(a % max(ndim, 1) == 0 for a in attrs["axes"]) else Wise("input")
 
@@ -157,8 +162,7 @@ def slice_(
     last = _lists(ends, ends_tensor, ends_tensor_list, len(axes))
     if isinstance(input, TensorArray):
         return _array_part(input, first[0], last[0], bool(decrease_axis))
-    if isinstance(input, LoDArray) and input.padded and any(a % input.data.ndim == 0 for a in axes):
-        raise NeedsExact("slice cuts padded rows")
+    _check_rows(input, axes)
     data = input.data if isinstance(input, LoDArray) else input
     rows = _counted_rows(axes, first, last, decrease_axis, data.shape[0]) if data.ndim else []
     return with_rows(_cut(data, axes, first, last, list(decrease_axis)), rows)
@@ -203,6 +207,7 @@ def _(
     ends,
     decrease_axis,
 ):
+    _check_rows(input, axes)
     first = _lists(starts, starts_tensor, starts_tensor_list, len(axes))
     last = _lists(ends, ends_tensor, ends_tensor_list, len(axes))
     return transpose_of(lambda x: _cut(x, axes, first, last, list(decrease_axis)), input, d_out)
