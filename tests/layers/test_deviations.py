@@ -241,6 +241,27 @@ def test_two_tensors_of_one_array_have_the_sum_of_their_gradients() -> None:
     np.testing.assert_allclose(got, 3 + 2 * value + 8 * value, rtol=1e-6)  # of x and 2x, once and squared
 
 
+def test_an_array_that_a_loop_wrote_and_read_is_joined_with_its_derivative() -> None:
+    """What the loop read again has both gradients; Paddle's adds the one behind the loop up with each step."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        layers = fluid.layers
+        x = fluid.data("x", [2, 2])
+        x.stop_gradient = False
+        step, last = (layers.fill_constant([1], "int64", v) for v in (0, 2))
+        array = layers.array_write(x, layers.fill_constant([1], "int64", 0))
+        going = layers.less_than(step, last)
+        with layers.While(going).block():
+            doubled = layers.scale(layers.array_read(array, step), 2.0)
+            layers.increment(step)
+            layers.array_write(doubled, step, array)
+            layers.less_than(step, last, cond=going)
+        joined, _ = layers.tensor_array_to_tensor(array, axis=0)
+        (gradient,) = fluid.gradients(layers.reduce_sum(layers.square(joined)), x)
+        value = np.arange(4, dtype="float32").reshape(2, 2)
+        got = fluid.Executor(fluid.CPUPlace()).run(feed={"x": value}, fetch_list=[gradient])[0]
+    np.testing.assert_allclose(got, 2 * (1 + 4 + 16) * value, rtol=1e-6)  # of x, 2x and 4x, squared
+
+
 def test_inplace_abn_gives_its_activation_after_the_backward_pass_too(rng):
     """Paddle's gradient op overwrites the activation by what it takes the input to be, and that is fetched."""
     x = rng.random((2, 4, 3, 3), np.float32)
