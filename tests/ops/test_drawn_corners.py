@@ -253,6 +253,15 @@ def test_fractions_of_an_image_size_do_not_count():
     assert (whole.lod[0] == more.lod[0]).all() and (whole.data == more.data).all()
 
 
+def test_a_row_of_zeros_is_like_no_other():
+    x, y = np.array([[0, 0], [3, 4]], F), np.ones((2, 2), F)
+    out, x_norm, y_norm = call("cos_sim", x, y)
+    assert out[0] == 0 and x_norm[0] == F(1e-4) and x_norm[1] == 5
+    d_x, d_y = call("cos_sim_grad", x, y, out, x_norm, y_norm, np.ones((2, 1), F))
+    np.testing.assert_allclose(d_x[0], [1e4 / 2**0.5] * 2, rtol=1e-6)
+    assert not d_y[0].any()
+
+
 def test_an_axis_named_twice_is_reversed_once():
     (found,) = call("reverse", np.arange(6).reshape(2, 3), axis=[0, -1, 1])
     assert found.tolist() == [[5, 4, 3], [2, 1, 0]]

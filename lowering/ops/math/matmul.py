@@ -244,7 +244,8 @@ def conv_shift(x, y):
 
 
 def _row_norm(x):
-    return jnp.sqrt(jnp.sum(x * x, axis=tuple(range(1, x.ndim)))).reshape(-1, 1)
+    """[n, 1]: the norm of each row, at least 1e-4 as in Fluid: a row of zeros is like no other."""
+    return jnp.maximum(jnp.sqrt(jnp.sum(x * x, axis=tuple(range(1, x.ndim)))), 1e-4).reshape(-1, 1)
 
 
 @op(out="Out XNorm~ YNorm~", vendor="@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@", rows=WISE)
