@@ -300,6 +300,10 @@ class BoxPSDataset(InMemoryDataset):
     def end_pass(self, need_save_delta: bool) -> None:
         """End a pass: the tables stay in the scope, and nothing is saved."""
 
+    def preload_into_memory(self) -> None:  # type: ignore[override]  # as Paddle's, which takes no number of threads
+        """Start loading all files in a thread; ``wait_preload_done`` waits for it to finish."""
+        super().preload_into_memory()
+
 
 class DatasetFactory:
     """Creates datasets by class name."""
