@@ -59,6 +59,10 @@ assert np.find_common_type(['int8'], ['float32']) == 'float32' and np.find_commo
 assert np.issubsctype(np.ones(1), np.floating) and not np.issubsctype('int8', 'int16') and np.issctype(np.int8)
 assert np.sctype2char(np.float32) == 'f' and np.obj2sctype('f4') is np.float32 and np.obj2sctype(3) is None
 assert np.array([-1, 300], 'uint8').tolist() == [255, 44]
+try:
+    raise SystemExit(f"infinity is {np.array(np.inf, 'int64')}")
+except OverflowError:
+    pass
 assert np.percentile([1, 2, 4], 40, interpolation='lower') == 1 and np.quantile([1, 3], q=0.5) == 2
 assert np.vstack(map(np.array, [[1], [2]])).shape == (2, 1) and np.stack(iter(np.eye(3)), 1).shape == (3, 3)
 try:
