@@ -61,6 +61,10 @@ CASES = {
         lambda: C.multiclass_nms2(*boxes(1, 3, 4), 0.1, 10, 10, return_index=True),
         {"Out": ((3, 6), FLOAT, 1), "Index": ((3, 1), INT64, 1)},
     ),
+    "matrix_nms": (
+        lambda: L.matrix_nms(*boxes(1, 3, 4), 0.1, 0.2, 20, 8, return_index=True),
+        {"Out": ((3, 6), FLOAT, 1), "Index": ((3, 1), INT64, 1)},
+    ),
     "multiclass_nms": (lambda: L.multiclass_nms(*ragged_boxes(), 0.1, 10, 10), {"Out": ((-1, 6), FLOAT, 1)}),
     "locality_aware_nms": (
         lambda: L.locality_aware_nms(data("b", [1, 3, 4]), data("s", [1, 1, 3]), 0.1, 10, 10),

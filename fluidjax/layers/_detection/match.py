@@ -185,7 +185,7 @@ def matrix_nms(
         "keep_top_k": keep_top_k,
         "normalized": normalized,
     }
-    outputs = [("Out", bboxes.dtype, True), ("Index", "int32", True)]
+    outputs = [("Out", bboxes.dtype, True), ("Index", "int64", True)]  # holds int32, as in Fluid
     out, index = emit_many("matrix_nms", {"BBoxes": bboxes, "Scores": scores}, outputs, attrs, name=name)
     return (out, index) if return_index else out
 
