@@ -134,7 +134,7 @@ def _accepts_ragged(make: Callable[..., np.ndarray]) -> Callable[..., np.ndarray
     def array(object: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> np.ndarray:
         try:
             return make(object, dtype, *args, **kwargs)
-        except OverflowError as error:  # a whole number that does not fit is cut off to the bits that do; infinity is none
+        except OverflowError as error:  # a whole number that does not fit is cut off to the bits that do
             if dtype is None or "out of bounds" not in str(error):
                 raise
             return make(object, None, *args, **kwargs).astype(dtype)
