@@ -9,23 +9,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fluidjax.base.errors import explain
-from fluidjax.framework import Variable, default_main_program
-from fluidjax.readers.dump import Dump, Texts
+from fluidjax.framework import Variable
+from fluidjax.readers.dump import Texts
 from fluidjax.readers.multi_slot import Batch, Sample, desc_text, read_file, to_feed
 from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
 from fluidjax.readers.watching import FetchHandler as FetchHandler
-from fluidjax.readers.watching import looking
 
 __all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
 
 READ_AHEAD = 8  # batches
-
-# (program, data set, fetch list) -> for each batch, the texts of its samples and what was fetched
-Train = Callable[[Any, "DatasetBase", list[Any]], Iterable[tuple[Texts, list[Any]]]]
 
 
 class DatasetBase:
@@ -329,26 +325,3 @@ def feeds_of(dataset: DatasetBase, texts: deque[Texts] | None = None) -> Iterato
 def shares_of(dataset: DatasetBase, count: int) -> list[Iterator[Batch]]:
     """The feeds of one pass for each of ``count`` workers, or of as many as have something to do."""
     return dataset._shares(count)
-
-
-def run_from_dataset(
-    train: Train,
-    program: Any,
-    dataset: Any,
-    fetch_list: Sequence[Any] | None,
-    fetch_info: Sequence[str] | None,
-    print_period: int,
-    fetch_handler: Any,
-) -> None:
-    """Run a program, if None the main one, once for each batch; print fetches every ``print_period`` batches."""
-    if dataset is None:
-        raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
-    if not isinstance(dataset, DatasetBase):
-        raise TypeError(f"dataset must be a fluid data set, received {type(dataset).__name__}; use DatasetFactory")
-    trained = default_main_program() if program is None else program
-    look = looking(fetch_list, fetch_info, print_period, fetch_handler)
-    dump = Dump(trained.global_block(), trained._fleet_opt)
-    for step, (texts, values) in enumerate(train(trained, dataset, [*look.fetches, *dump.names]), 1):
-        count = len(look.fetches)
-        dump.write(values[count:], texts)
-        look(step, values[:count])

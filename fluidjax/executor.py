@@ -16,7 +16,7 @@ from fluidjax.base.scope import Scope, global_scope, scope_guard
 from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import CompiledProgram
-from fluidjax.dataset import DatasetBase, feeds_of, run_from_dataset, shares_of
+from fluidjax.dataset import DatasetBase, feeds_of, shares_of
 from fluidjax.dataset import FetchHandler as FetchHandler
 from fluidjax.execution import asked, closing, fork, largest, mode
 from fluidjax.execution.allocator import keep_freed_memory
@@ -33,6 +33,7 @@ from fluidjax.execution.fetched import fetched
 from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
 from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
 from fluidjax.execution.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
+from fluidjax.execution.from_dataset import run_from_dataset
 from fluidjax.execution.kept import use_cache
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained

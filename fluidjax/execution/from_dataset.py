@@ -1,0 +1,37 @@
+"""Running a program over the batches of a data set, with fetches printed and dumped on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fluidjax.dataset import DatasetBase
+from fluidjax.framework import default_main_program
+from fluidjax.readers.dump import Dump, Texts
+from fluidjax.readers.watching import looking
+
+# (program, data set, fetch list) -> for each batch, the texts of its samples and what was fetched
+Train = Callable[[Any, DatasetBase, list[Any]], Iterable[tuple[Texts, list[Any]]]]
+
+
+def run_from_dataset(
+    train: Train,
+    program: Any,
+    dataset: Any,
+    fetch_list: Sequence[Any] | None,
+    fetch_info: Sequence[str] | None,
+    print_period: int,
+    fetch_handler: Any,
+) -> None:
+    """Run a program, if None the main one, once for each batch; print fetches every ``print_period`` batches."""
+    if dataset is None:
+        raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
+    if not isinstance(dataset, DatasetBase):
+        raise TypeError(f"dataset must be a fluid data set, received {type(dataset).__name__}; use DatasetFactory")
+    trained = default_main_program() if program is None else program
+    look = looking(fetch_list, fetch_info, print_period, fetch_handler)
+    dump = Dump(trained.global_block(), trained._fleet_opt)
+    for step, (texts, values) in enumerate(train(trained, dataset, [*look.fetches, *dump.names]), 1):
+        count = len(look.fetches)
+        dump.write(values[count:], texts)
+        look(step, values[:count])
