@@ -615,6 +615,32 @@ case(
     x=X23,
 )
 case("cond", lambda p, x: p.static.nn.cond(p.sum(x) > 0, lambda: x * 2, lambda: x - 1), False, x=X23)
+
+
+def _skipping(x, k):
+    """A sum of powers without the second, until it is large: Paddle marks variables without a value before the loop."""
+    j, total = k * 0, x * 0
+    while j < k:
+        j = j + 1
+        if j == 2:
+            continue
+        total = total + x**j
+        if j > 3:
+            break
+    return total, j
+
+
+def _converted(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def run(p: Any, *args: Any) -> Any:
+        from paddle.jit.dy2static.program_translator import convert_to_static
+
+        return convert_to_static(fn)(*args)
+
+    return run
+
+
+case("loop_continue", _converted(_skipping), False, x=X23, k=np.array([7]))
+case("loop_no_step", _converted(_skipping), False, x=X23, k=np.array([0]))
 case("dropout_test", lambda p, x: p.nn.functional.dropout(x, 0.5, training=False), False, x=X23)
 case(
     "dropout_downscale",

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
+from fluidjax.export import to_jax
 from tests.newer import store
 
 RECORDED = Path(__file__).with_name("recorded.xz")
@@ -109,3 +111,13 @@ def test_equals_paddle(group: int) -> None:
 @pytest.mark.parametrize("name", WITH_BLOCKS)
 def test_blocks_equal_paddle(name: str) -> None:
     check(name, run(program_of(name), {name: ""})[name])
+
+
+@pytest.mark.parametrize("name", ["loop_continue", "loop_no_step"])
+def test_a_variable_without_a_value_before_a_loop(name: str) -> None:
+    """Paddle's mark for it has another type than what the steps write, and yet the loop is one of the device."""
+    feeds = {key[5:]: value for key, value in recorded()[name].items() if key.startswith("feed/")}
+    program = fluid.Program.parse_from_string(program_of(name).SerializeToString())
+    function, parameters = to_jax(program, list(feeds), fetches_of(name), scope=fluid.Scope())
+    with jax.enable_x64(True):
+        check(name, [np.asarray(value) for value in jax.jit(function)(parameters, feeds)])
