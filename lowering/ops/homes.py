@@ -222,8 +222,9 @@ tensor.indexing_v2 repeat_interleave_grad take_along_axis take_along_axis_grad
 tensor.manipulation concat concat_grad flip partial_concat partial_concat_grad partial_sum
 tensor.manipulation partial_sum_grad reverse roll roll_grad split stack stack_grad unbind unstack
 tensor.manipulation unstack_grad
-tensor.messages graph_send_recv graph_send_recv_grad graph_send_ue_recv graph_send_ue_recv_grad
-tensor.messages graph_send_uv graph_send_uv_grad segment_pool segment_pool_grad
+tensor.messages graph_reindex graph_send_recv graph_send_recv_grad graph_send_ue_recv
+tensor.messages graph_send_ue_recv_grad graph_send_uv graph_send_uv_grad segment_pool
+tensor.messages segment_pool_grad
 tensor.padding pad pad2d pad2d_grad pad_constant_like pad_constant_like_grad pad_grad
 tensor.places get_places
 tensor.random bernoulli dirichlet exponential gaussian_inplace gaussian_random

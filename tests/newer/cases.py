@@ -821,6 +821,13 @@ _TIED = numbers(3, 6, high=4).astype("float32")
 for _name in "cummax cummin".split():
     case(_name, lambda p, x, n=_name: getattr(p, n)(x, axis=1), False, x=_TIED)
     case(f"{_name}_flat", lambda p, x, n=_name: getattr(p, n)(x, dtype="int32"), False, x=_TIED)
+_NODES = {"x": np.array([5, 1, 9]), "y": np.array([8, 9, 5, 4, 7, 6, 7]), "n": np.array([2, 3, 2], "int32")}
+case("reindex_graph", lambda p, x, y, n: p.geometric.reindex_graph(x, y, n), False, **_NODES)
+case(
+    "reindex_heter_graph",
+    lambda p, x, y, n, z, m: p.geometric.reindex_heter_graph(x, [y, z], [n, m]),
+    False, **_NODES, z=np.array([0, 2, 9, 1]), m=np.array([1, 0, 3], "int32"),
+)  # fmt: skip
 case("unique_consecutive", lambda p, x: p.unique_consecutive(x, True, True), False, x=np.sort(numbers(8)))
 case("unique_consecutive_rows", lambda p, x: p.unique_consecutive(x, axis=0), False, x=numbers(6, 2, high=2))
 for _name in "i0e i1 i1e".split():

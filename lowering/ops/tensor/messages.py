@@ -9,8 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.ops.shared import concrete, concrete_scalar
+from lowering.ops.shared import concrete, concrete_scalar, outputs_like
+from lowering.ops.tensor.search import distinct
+from lowering.program import VarInfo
 from lowering.registry import Longs, op
+from lowering.values import LoDArray, data_of
 
 _POOLS: dict[str, Callable[..., Any]] = {
     "SUM": jax.ops.segment_sum,
@@ -69,3 +72,28 @@ def graph_send_ue_recv(
 def graph_send_uv(x, y, src_index, dst_index, *, message_op: str = "ADD"):
     """out[e] = x[s] + y[d] (or their product) for each edge e from s to d."""
     return _MESSAGES[message_op](x[src_index], y[dst_index])
+
+
+def _infer_reindex(op, var_of):
+    dtype = var_of(op.inputs["X"][0]).dtype
+    found: dict[str, Any] = {}
+    for slot in ("Reindex_Src", "Reindex_Dst", "Out_Nodes"):
+        found |= outputs_like(op, slot, VarInfo((-1,), dtype, 0))
+    return found
+
+
+@op(
+    out="Reindex_Src Reindex_Dst Out_Nodes", kind="host", infer=_infer_reindex, diff="", lod=None,
+    slots={"hash_value": "HashTable_Value", "hash_index": "HashTable_Index"},
+)  # fmt: skip
+def graph_reindex(x, neighbors, count, hash_value=None, hash_index=None):
+    """The edges from the neighbors [E] of the nodes X [N], by the nodes' places in Out_Nodes. A host op.
+
+    Out_Nodes: X, then the other neighbors in order of appearance. Node i has the next Count[i] neighbors; Count of
+    k types of edges is k times as long as X. The hash tables are room that another implementation needs.
+    """
+    del hash_value, hash_index
+    nodes, place, _ = distinct(np.concatenate([data_of(x), data_of(neighbors)]))
+    size, counts = np.asarray(data_of(x)).size, np.asarray(data_of(count))
+    ends = np.repeat(np.arange(counts.size) % max(size, 1), counts)
+    return LoDArray(place[size:].astype(nodes.dtype)), LoDArray(ends.astype(nodes.dtype)), LoDArray(nodes)

@@ -77,7 +77,7 @@ def where_index(condition):
     return LoDArray(np.argwhere(np.asarray(data_of(condition))).astype(np.int64))
 
 
-def _distinct(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def distinct(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct values in order of first appearance, the place of each element among them, and their counts."""
     flat = np.asarray(data_of(x)).reshape(-1)
     values, first, inverse, counts = np.unique(flat, return_index=True, return_inverse=True, return_counts=True)
@@ -111,7 +111,7 @@ def unique(
     del return_index, return_inverse, return_counts
     kind = to_numpy(dtype)
     if not is_sorted:
-        values, index, _ = _distinct(x)
+        values, index, _ = distinct(x)
         return LoDArray(values), index.astype(kind), None, None
     along = axis[0] if len(axis) else None
     values, first, inverse, counts = np.unique(np.asarray(x), True, True, True, axis=along)
@@ -127,6 +127,6 @@ def _(x, *, is_sorted):
 @op(out="Out Index Count", kind="host", infer=_infer_unique, diff="", lod=None)
 def unique_with_counts(x, *, dtype: int):
     """``unique`` with Count = the number of occurrences of each value. A host op."""
-    values, index, counts = _distinct(x)
+    values, index, counts = distinct(x)
     kind = to_numpy(dtype)
     return LoDArray(values), index.astype(kind), LoDArray(counts.astype(kind))
