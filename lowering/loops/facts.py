@@ -11,7 +11,7 @@ the effect of an op that it does not follow is unknown, and an unknown index may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.dataflow import all_writes, definitions, sub_blocks, uses
+from lowering.engine.dataflow import all_writes, definitions, flow, sub_blocks, uses
 from lowering.loops import arrays
 from lowering.loops.carried import known
 from lowering.loops.remake import Makers, find_makers
 from lowering.loops.save_plan import outer_writes
 from lowering.program import BlockView, OpView, ProgramView
 from lowering.values import TensorArray
+
+UNDEFINED = np.float32(1.77113e27)  # what Paddle 2 gives a variable without a value
 
 
 @jax.tree_util.register_dataclass
@@ -126,6 +128,19 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
     facts.again = {n: v for n, v in _made_again(program, op, body, env) if counts.get(n) == 1}
     facts.makers = find_makers(program, body, written_alone(program, body), lies_still(program, op))
     return facts
+
+
+def without_value(program: ProgramView, body: BlockView, names: Iterable[str], env: Mapping[str, Any]) -> set[str]:
+    """The names that Paddle 2 marks as without a value before the loop, and which each step writes before it reads.
+
+    The mark has a type and shape of its own, so what the steps make is carried instead: zeros where there is no step.
+    """
+    marked = {n for n in names if _is_mark(env.get(n))}
+    return marked.difference(flow(program, body.ops)[0]) if marked else marked
+
+
+def _is_mark(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size == 1 and value.item() == UNDEFINED
 
 
 def _counts(body: BlockView) -> Counter[str]:

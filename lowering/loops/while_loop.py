@@ -19,12 +19,11 @@ import numpy as np
 from lowering.dtypes import LOD_TENSOR_ARRAY
 from lowering.engine.checks import merged
 from lowering.engine.context import Context
-from lowering.engine.dataflow import flow
 from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
-from lowering.loops.facts import find_facts
+from lowering.loops.facts import find_facts, without_value
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
 from lowering.loops.saves import Recorder
 from lowering.loops.tracing import trace
@@ -35,7 +34,6 @@ Env = dict[str, Any]
 # The capacity in steps of the first attempt at a loop without a known bound.
 FIRST_CAPACITY = 16
 _ROUNDS = 16
-UNDEFINED = np.float32(1.77113e27)  # what Paddle 2 gives a variable without a value
 
 
 @dataclass
@@ -201,22 +199,9 @@ def _length_before(loop: Loop, name: str) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _undefined(loop: Loop) -> set[str]:
-    """The names that Paddle 2 marks as without a value before the loop, and which each step writes before it reads.
-
-    The mark has a type and shape of its own, so what the steps make is carried instead: zeros where there is no step.
-    """
-    marked = {n for n in loop.written if _is_mark(loop.ctx.env.get(n))}
-    return marked.difference(flow(loop.runner.program, loop.body.ops)[0]) if marked else marked
-
-
-def _is_mark(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size == 1 and value.item() == UNDEFINED
-
-
 def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes]:
     runner = loop.runner
-    undefined = _undefined(loop)
+    undefined = without_value(runner.program, loop.body, loop.written, loop.ctx.env)
     loop.initial = {n: loop.ctx.env[n] for n in loop.written if n in loop.ctx.env and n not in undefined}
     facts = find_facts(runner.program, loop.ctx.op, loop.body, loop.ctx.env)
     recorder = Recorder(loop.plan, facts)
