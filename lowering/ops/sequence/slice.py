@@ -92,12 +92,30 @@ def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], ap
     """
     if y is not None and y.lod:
         return LoDArray(x.data, y.lod, x.nrows, y.nseq, y.longest)
-    level = np.asarray(target_lod, np.int32) if y is None else y.data.reshape(-1).astype(np.int32)
+    level = _offsets_given(y, target_lod)
     if level.shape[0] == 0:
         raise ValueError("lod_reset needs Y or a target_lod that is not empty; received neither")
     if append and x.lod:
         return LoDArray(x.data, (*x.lod, level), x.nrows, x.nseq)
     return LoDArray(x.data, (level,), x.nrows)
+
+
+def _offsets_given(y: LoDArray | None, target_lod: list[int]) -> Array:
+    """The numbers that Y holds, else the attribute."""
+    return np.asarray(target_lod, np.int32) if y is None else y.data.reshape(-1).astype(np.int32)
+
+
+@lod_reset.check
+def _(x: LoDArray, y: LoDArray = None, *, target_lod):
+    rows = x.rows()
+    if y is not None and y.lod:
+        return [Demand("y", y.lod[-1][-1:], rows, rows + 1, words="a LoD that ends at the number of rows of X")]
+    level = _offsets_given(y, target_lod)
+    ends = np.arange(level.shape[0])
+    low = jnp.where(ends == ends[-1], rows, jnp.where(ends == 0, 0, jnp.roll(level, 1)))
+    words = "offsets that start at 0, do not decrease and end at the number of rows of X"
+    # As one row of numbers: they are no rows of X, whose padding would hide some.
+    return [Demand("x" if y is None else "y", level[None], low, jnp.where(ends == 0, 1, rows + 1), words=words)]
 
 
 @lod_reset.grad
