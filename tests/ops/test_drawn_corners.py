@@ -235,6 +235,11 @@ def test_a_smooth_l1_loss_without_sigma_is_zero():
     assert loss.tolist() == [[0]] and not dx.any()
 
 
+def test_the_slope_of_smooth_l1_at_no_number_is_zero():
+    (dx, dy) = call("smooth_l1_loss_grad", np.array([[np.nan, -3.0, 0.5]], F), np.ones((1, 1), F), sigma=1.0)
+    assert dx.tolist() == [[0, -1, 0.5]] and dy.tolist() == [[0, 1, -0.5]]
+
+
 def test_a_first_cell_without_a_first_state_is_not_looked_at(rng):
     x = LoDArray(rng.standard_normal((5, 4)).astype(F), (np.array([0, 2, 5]),))
     weights = [rng.standard_normal(shape).astype(F) for shape in ((4, 12), (3, 12), (1, 12))]
@@ -291,6 +296,27 @@ def test_chunks_of_labels_below_zero_are_divided_as_in_c():
     assert (inferred, labelled, correct) == (6, 6, 6)
 
 
+def test_chunks_are_those_of_the_sequences_of_labels():
+    """Lengths count for nothing beside a LoD, which counts ids, in rows of several too."""
+    ids, whole = np.array([[0, 1], [1, 1], [1, 2]]), (np.array([0, 3]),)
+    flat = LoDArray(ids.reshape(6, 1)[:3], whole)
+    attrs = {"num_chunk_types": 2, "chunk_scheme": "IOB"}
+    for labels, lengths, count in ((flat, np.array([1]), 1), (LoDArray(ids, whole), np.array([1, 2, 2]), 1)):
+        assert [v.item() for v in call("chunk_eval", labels, labels, lengths, **attrs)[3:]] == [count] * 3
+    assert call("chunk_eval", LoDArray(ids), LoDArray(ids), np.array([2, 1, 2]), **attrs)[3].item() == 4
+
+
+def test_chunks_are_compared_in_equal_sequences():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        found, label = (fluid.data(name, [None, 1], "int64", lod_level=1) for name in ("found", "label"))
+        counts = fluid.layers.chunk_eval(found, label, "IOB", 2)[3:]
+    first, other = (fluid.create_lod_tensor(np.zeros((3, 1), int), [n], fluid.CPUPlace()) for n in ([1, 2], [2, 1]))
+    assert [v.item() for v in fluid.Executor().run(program, {"found": first, "label": first}, counts)] == [3, 3, 3]
+    with pytest.raises(fluid.core.EnforceNotMet, match="the sequences of Label"):
+        fluid.Executor().run(program, {"found": first, "label": other}, counts)
+
+
 def test_a_norm_to_clip_by_leaves_padding_out():
     program = fluid.Program()
     with fluid.program_guard(program, fluid.Program()):
@@ -326,9 +352,9 @@ def test_a_cast_to_half_precision_rounds_to_the_nearest():
 @pytest.mark.parametrize("type", ["nearest_interp", "bicubic_interp"])
 def test_an_image_is_resized_by_the_method_that_the_attribute_says(type: str):
     """Fluid's four types run one kernel; 2 pixels become 4, of which the second and third are between them."""
-    x = np.array([0.0, 3.0], F).reshape(1, 1, 1, 2)
+    x = LoDArray(np.array([0.0, 3.0], F).reshape(1, 1, 1, 2))
     for attrs, between in (({}, [1, 2]), ({"interp_method": "nearest"}, [0, 3]), ({"interp_method": "bicubic"}, None)):
-        (found,) = call(type, x, out_h=1, out_w=4, **attrs)
+        found = np.asarray(rule(type, x, out_h=1, out_w=4, **attrs).data)
         if between:
             np.testing.assert_allclose(found.ravel(), [0, *between, 3], rtol=1e-6)
         else:
@@ -340,6 +366,18 @@ def test_an_image_is_resized_by_the_method_that_the_attribute_says(type: str):
         image = fluid.data("x", [1, 1, 1, 2])
         out = image.block.create_var(name="out", dtype="float32")
         image.block.append_op(type, {"X": image}, {"Out": out}, {"out_h": 1, "out_w": 4, "interp_method": "trilinear"})
+
+
+def test_images_whose_size_a_tensor_gives_keep_their_sequences():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        x, size = fluid.data("x", [None, 1, 1, 2], lod_level=1), fluid.data("size", [2], "int32")
+        kept = fluid.layers.resize_nearest(x, out_shape=size, align_corners=False)
+        lost = fluid.layers.resize_nearest(x, out_shape=[1, 2], align_corners=False)
+    rows = np.arange(6, dtype=F).reshape(3, 1, 1, 2)
+    feed = {"x": fluid.create_lod_tensor(rows, [[2, 1]], fluid.CPUPlace()), "size": np.array([1, 2], np.int32)}
+    found = fluid.Executor().run(program, feed, [kept, lost], return_numpy=False)
+    assert [v.lod() for v in found] == [[[0, 2, 3]], []] and all((np.array(v) == rows).all() for v in found)
 
 
 def test_thresholds_below_zero():

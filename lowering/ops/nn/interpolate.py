@@ -14,9 +14,10 @@ import numpy as np
 from lowering.ops import fitting
 from lowering.ops.shared import ints
 from lowering.program import VarInfo
-from lowering.registry import Wise, op
+from lowering.ragged.rows import without_lod
+from lowering.registry import MASKED, Wise, op
 from lowering.symbols import is_symbol
-from lowering.values import Meta, concrete
+from lowering.values import LoDArray, Meta, concrete
 
 
 class Taps(NamedTuple):
@@ -236,7 +237,7 @@ def _register(type_: str, doc: str) -> None:
     """One of the types; as in Fluid all run the same kernel, which asks ``interp_method`` alone."""
 
     def forward(
-        x,
+        x: LoDArray,
         out_size=None,
         size_tensor: list = None,
         scale=None,
@@ -250,10 +251,12 @@ def _register(type_: str, doc: str) -> None:
         align_corners: bool = True,
         align_mode: int = 1,
     ):
-        return _forward(
-            _METHODS[interp_method], x, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+        out = _forward(
+            _METHODS[interp_method], x.data, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
             out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
         )  # fmt: skip
+        sized = out_size is not None and not size_tensor  # with OutSize alone Fluid keeps the LoD
+        return (x if sized else without_lod(x)).with_data(out)
 
     def backward(
         x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
@@ -265,7 +268,7 @@ def _register(type_: str, doc: str) -> None:
         )  # fmt: skip
 
     forward.__doc__ = doc
-    definition = op(type_, diff="x", lod=None, rows=Wise("x"), infer=_infer)(forward)
+    definition = op(type_, diff="x", lod=None, rows=MASKED, infer=_infer)(forward)
     definition.grad(backward, rows=Wise("d_out"))
     definition.fits(_fits)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.engine.checks import Demand
 from lowering.ops.sequence import shapes
 from lowering.ragged.rows import bounds, lengths, offsets, row_numbers, segments, take
 from lowering.registry import MASKED, op
@@ -142,13 +143,13 @@ def _ends(tag0: Array, kind0: Array, tag: Array, kind: Array, tags: Tags, other:
     return (kind0 != other) & ((kind == other) | (kind != kind0) | by_tag)
 
 
-def _edges(x: LoDArray, length: Array | None) -> tuple[Array, Array, Array]:
-    """bool [rows]: the first, the last, the valid rows of sequences."""
-    if length is None:
-        _, start, end = bounds(offsets(x), x.capacity)
-        step, length = row_numbers(x.capacity) - start, end - start
+def _edges(label: LoDArray, length: Array | None) -> tuple[Array, Array, Array]:
+    """bool [ids]: the first, the last, the valid ids of sequences: those of Label's LoD if it has one, else of rows."""
+    if label.lod or length is None:
+        _, start, end = bounds(offsets(label), label.data.size)
+        step, length = row_numbers(label.data.size) - start, end - start
     else:
-        step = lax.broadcasted_iota(jnp.int32, x.shape[:2], 1)
+        step = lax.broadcasted_iota(jnp.int32, label.shape[:2], 1)
         length = length.reshape(-1, 1).astype(jnp.int32)
     first, last, valid = (jnp.reshape(flags, -1) for flags in (step == 0, step == length - 1, step < length))
     return first, last, valid
@@ -173,11 +174,12 @@ def chunk_eval(
     """Precision, recall and F1 score of the chunks in Inference against those in Label, with their counts.
 
     An id is chunk type * number of tags + tag, or num_chunk_types * number of tags outside chunks. A chunk is correct
-    if its start, end and type agree. Schemes: IOB, IOE, IOBES, plain.
+    if its start, end and type agree. Schemes: IOB, IOE, IOBES, plain. Rows without LoD hold SeqLength ids each;
+    SeqLength counts for nothing beside a LoD.
     """
     if chunk_scheme not in _SCHEMES:
         raise ValueError(f"chunk_scheme {chunk_scheme!r} is unknown; expected one of {sorted(_SCHEMES)}")
-    edges = _edges(inference, seq_length)
+    edges = _edges(label, seq_length)
     found, wanted = (_chunks(x.data.reshape(-1), *edges, chunk_scheme, num_chunk_types) for x in (inference, label))
     excluded = np.asarray(excluded_chunk_types, np.int32)
     same = found.end & wanted.end & (found.begin == wanted.begin) & (found.kind == wanted.kind)
@@ -190,6 +192,19 @@ def chunk_eval(
     f1 = jnp.where(correct > 0, 2 * precision * recall / jnp.where(correct > 0, precision + recall, 1), 0)
     scores = [v.astype(jnp.float32).reshape(1) for v in (precision, recall, f1)]
     return (*scores, *(c.reshape(1) for c in counts))
+
+
+@chunk_eval.check
+def _(inference: LoDArray, label: LoDArray):
+    if not label.lod:
+        return []
+    found, wanted = offsets(inference), offsets(label)
+    if found is wanted:
+        return []
+    if found.shape != wanted.shape:
+        raise ValueError(f"Inference has {found.shape[0] - 1} sequences, Label {wanted.shape[0] - 1}; expected as many")
+    # As one row of numbers: they are no rows of Inference, whose padding would hide some.
+    return [Demand("inference", found[None], wanted, wanted + 1, words="the sequences of Label")]
 
 
 def _share(part: Array, whole: Array) -> Array:
