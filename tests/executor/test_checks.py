@@ -576,33 +576,3 @@ def test_sequences_are_repeated_for_as_many_sequences() -> None:
         with pytest.raises(fluid.core.EnforceNotMet, match="value 2 of(.|\n)*as many rows"):
             feed = {"x": seq(X[:3], 1, 2), "y": seq(X[:2, :1], 2)}
             fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[out])
-
-
-_LODS = ([0, 2, 3], [0, 2, 4], [0, 1, 2])
-_NUMBERS = (*_LODS, [0, 4, 3], [1, 2, 3])
-
-
-@pytest.mark.parametrize(
-    ("by", "offsets"),
-    [("sequences", o) for o in _LODS] + [(by, o) for by in ("target", "numbers") for o in _NUMBERS],
-    ids=str,
-)
-@pytest.mark.parametrize("computed", [False, True], ids=["fed", "computed"])
-def test_a_new_lod_ends_where_the_rows_end(by: str, offsets: list[int], computed: bool) -> None:
-    feed = {"x": seq(X[:3], 1, 2)}
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
-        x, y = fluid.data("x", [None, 3], lod_level=1), None
-        if by != "target":
-            y = fluid.data("y", [None], "int32", lod_level=int(by == "sequences"))
-            rows = np.zeros(offsets[-1], np.int32)
-            feed["y"] = seq(rows, *np.diff(offsets)) if by == "sequences" else np.array(offsets, np.int32)
-        if computed:
-            x, y = layers.scale(x, 1.0), None if y is None else layers.scale(y, 1.0)
-        out = layers.lod_reset(x, y, offsets if y is None else None)
-        exe = fluid.Executor(fluid.CPUPlace())
-        if offsets == [0, 2, 3]:
-            (found,) = exe.run(feed=feed, fetch_list=[out], return_numpy=False)
-            assert found.lod() == [offsets]
-            return
-        with pytest.raises(fluid.core.EnforceNotMet, match="lod_reset(.|\n)*the number of rows of X"):
-            exe.run(feed=feed, fetch_list=[out])

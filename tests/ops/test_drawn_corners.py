@@ -306,17 +306,6 @@ def test_chunks_are_those_of_the_sequences_of_labels():
     assert call("chunk_eval", LoDArray(ids), LoDArray(ids), np.array([2, 1, 2]), **attrs)[3].item() == 4
 
 
-def test_chunks_are_compared_in_equal_sequences():
-    program = fluid.Program()
-    with fluid.program_guard(program, fluid.Program()):
-        found, label = (fluid.data(name, [None, 1], "int64", lod_level=1) for name in ("found", "label"))
-        counts = fluid.layers.chunk_eval(found, label, "IOB", 2)[3:]
-    first, other = (fluid.create_lod_tensor(np.zeros((3, 1), int), [n], fluid.CPUPlace()) for n in ([1, 2], [2, 1]))
-    assert [v.item() for v in fluid.Executor().run(program, {"found": first, "label": first}, counts)] == [3, 3, 3]
-    with pytest.raises(fluid.core.EnforceNotMet, match="the sequences of Label"):
-        fluid.Executor().run(program, {"found": first, "label": other}, counts)
-
-
 def test_a_norm_to_clip_by_leaves_padding_out():
     program = fluid.Program()
     with fluid.program_guard(program, fluid.Program()):

@@ -174,8 +174,7 @@ def _(x, y):
 @smooth_l1_loss.grad
 def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
     s2, bend = _bend(sigma)
-    sign = (diff > 0).astype(diff.dtype) - (diff < 0).astype(diff.dtype)  # as in Fluid, NaN has the slope 0
-    slope = jnp.where(jnp.abs(diff) < bend, s2 * diff, sign)
+    slope = jnp.where(jnp.abs(diff) < bend, s2 * diff, jnp.nan_to_num(jnp.sign(diff)))  # that of NaN is 0
     for weight in () if inside_weight is None else (inside_weight, outside_weight):
         slope = slope if weight is None else slope * weight
     dx = slope * d_out.reshape(d_out.shape[0], *[1] * (diff.ndim - 1))
