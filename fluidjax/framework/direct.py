@@ -23,6 +23,6 @@ UNCOUNTED = DIRECT - {"bmm", "roll", "where", "where_index"}
 """Those of them that number no layer either: a ``class Relu(Layer)`` is ``relu_0`` after any ``layers.relu``."""
 
 HELPED = frozenset(
-    ("bce_loss", "conv3d", "conv3d_transpose", "group_norm", "nce", "nll_loss", "prelu", "spectral_norm", "tree_conv")
+    "bce_loss conv3d conv3d_transpose depthwise_conv2d group_norm nce nll_loss prelu spectral_norm tree_conv".split()
 )
 """Types of ops of ``fluid.dygraph``'s layers whose results ``unique_name`` numbers."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
-from fluidjax.base.mode import current_tracer
+from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 
@@ -57,10 +57,12 @@ def limit(value: float, like: Variable) -> Variable:
 
 def norm_of(square_sums: Sequence[Variable]) -> Variable:
     """The square root of the sum of `square_sums`."""
-    tracer = current_tracer()
-    if tracer is not None:
-        tracer.draw(2)  # Fluid joins them and reduces the result there
-    total = _write("sum", {"X": list(square_sums)}, {"use_mkldnn": False}, square_sums[0])
+    first = square_sums[0]
+    if in_dygraph_mode():  # ops whose results the tracer numbers, as Fluid's there
+        joined = _write("concat", {"X": list(square_sums)}, {"axis": 0}, first)
+        total = _write("reduce_sum", {"X": joined}, {"dim": [0], "keep_dim": False, "reduce_all": True}, joined)
+    else:
+        total = _write("sum", {"X": list(square_sums)}, {"use_mkldnn": False}, first)
     return _write("sqrt", {"X": total}, {}, total)
 
 

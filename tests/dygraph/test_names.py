@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,3 +33,36 @@ def test_the_tracer_runs_ops() -> None:
         assert out.numpy().tolist() == [1, 0]
         fluid.monkey_patch_varbase()
         assert (out + 1.0).numpy().tolist() == [2, 1]
+
+
+def _numbers() -> tuple[int, int]:
+    """The next number that the tracer gives, and the next of ``unique_name``."""
+    one: Any = fluid.layers.fill_constant([1], "float32", 1.0)
+    return int((one + 1).name.split("_")[1]), int(fluid.layers.cast(one, "int32").name.split("_")[1])
+
+
+def _given(compute: Callable[[], object]) -> tuple[int, int]:
+    """How many names the tracer and ``unique_name`` give in a computation."""
+    (traced, helped), _ = _numbers(), compute()
+    now = _numbers()
+    return now[0] - traced - 2, now[1] - helped - 1  # a reading takes two of the tracer's and one of unique_name's
+
+
+def test_a_clip_by_global_norm_takes_names_of_the_tracer_alone() -> None:
+    with fluid.dygraph.guard():
+        linear = fluid.dygraph.Linear(3, 4)
+        clip = fluid.clip.GradientClipByGlobalNorm(0.1)
+        sgd = fluid.optimizer.SGD(0.1, parameter_list=linear.parameters(), grad_clip=clip)
+        for _ in range(4):  # written twice, repeated from then on
+            loss = fluid.layers.reduce_sum(linear(fluid.layers.ones([2, 3], "float32")))
+            loss.backward()
+            assert _given(lambda loss=loss: sgd.minimize(loss)) == (12, 0)
+            linear.clear_gradients()
+
+
+@pytest.mark.parametrize(("groups", "use_cudnn", "names"), [(4, False, (0, 2)), (4, True, (2, 0)), (2, False, (2, 0))])
+def test_who_names_what_a_convolution_computes(groups: int, use_cudnn: bool, names: tuple[int, int]) -> None:
+    with fluid.dygraph.guard():
+        conv = fluid.dygraph.Conv2D(4, 8, 3, groups=groups, use_cudnn=use_cudnn)
+        image = fluid.dygraph.to_variable(np.ones([2, 4, 4, 4], "float32"))
+        assert _given(lambda: conv(image)) == names
