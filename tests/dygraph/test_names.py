@@ -66,3 +66,11 @@ def test_who_names_what_a_convolution_computes(groups: int, use_cudnn: bool, nam
         conv = fluid.dygraph.Conv2D(4, 8, 3, groups=groups, use_cudnn=use_cudnn)
         image = fluid.dygraph.to_variable(np.ones([2, 4, 4, 4], "float32"))
         assert _given(lambda: conv(image)) == names
+
+
+@pytest.mark.parametrize(("act", "names"), [(None, (1, 0)), ("relu", (1, 1))])
+def test_who_names_what_a_bilinear_product_computes(act: str | None, names: tuple[int, int]) -> None:
+    with fluid.dygraph.guard():
+        product = fluid.dygraph.BilinearTensorProduct(4, 4, 3, act=act)
+        rows = fluid.dygraph.to_variable(np.ones([2, 4], "float32"))
+        assert _given(lambda: product(rows, rows)) == names

@@ -232,7 +232,9 @@ class BilinearTensorProduct(Layer):
     def forward(self, x: Variable, y: Variable) -> Variable:
         """[N, output_dim] of x [N, input1_dim] and y [N, input2_dim]."""
         inputs = {"X": x, "Y": y, "Weight": self.weight, "Bias": self.bias}
-        return self._helper.append_activation(self._helper.run("bilinear_tensor_product", inputs, {}), self._act)
+        out = self._helper.run("bilinear_tensor_product", inputs, {})
+        self._helper.direct = False  # the tracer numbers the product, unique_name its activation, as in Fluid
+        return self._helper.append_activation(out, self._act)
 
 
 def _mode_comes_second(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
