@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fluidjax.native.children import _throw_error_if_process_failed
+
 # Queues between processes, which are emptied at the end: what is left in one keeps its process waiting.
 multiprocess_queue_set: set[Any] = set()
 
@@ -74,3 +76,21 @@ class CleanupFuncRegistrar:
 
 
 CleanupFuncRegistrar.register(_cleanup)
+
+_SIGCHLD_handler_set = False
+
+
+def _set_SIGCHLD_handler() -> None:
+    """Raise EnforceNotMet in the main thread as soon as a watched process fails; further calls change nothing."""
+    global _SIGCHLD_handler_set
+    if _SIGCHLD_handler_set:
+        return
+    before: Any = signal.getsignal(signal.SIGCHLD)
+
+    def handler(signum: int, frame: Any) -> None:
+        _throw_error_if_process_failed()
+        if callable(before):
+            before(signum, frame)
+
+    signal.signal(signal.SIGCHLD, handler)
+    _SIGCHLD_handler_set = True

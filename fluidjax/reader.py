@@ -18,6 +18,13 @@ from fluidjax.base.unknown import unknown_name
 from fluidjax.base.values import LoDTensor
 from fluidjax.dataloader import BatchSampler, Dataset
 from fluidjax.framework import Variable, in_dygraph_mode
+from fluidjax.multiprocess_utils import (  # noqa: F401  (their names are here too, as in Fluid)
+    CleanupFuncRegistrar,
+    _cleanup,
+    _cleanup_mmap,
+    _set_SIGCHLD_handler,
+    multiprocess_queue_set,
+)
 from fluidjax.paddle.reader import xmap_readers
 from fluidjax.readers.eager import DygraphGeneratorLoader, to_variables
 from fluidjax.readers.generator import Batch, GeneratorLoader, Places, Reader, place_list, to_tensor

@@ -122,6 +122,17 @@ class NeedsExact(Need):
         )
 
 
+class CarryChanges(NeedsExact):
+    """Not an error: what a loop carries differs from step to step in more than the number of its rows."""
+
+    def _missing(self) -> tuple[str, str, str]:
+        return (
+            "a value that has the same dtype, rank and LoD levels after each step as before the first",
+            "one that changes, in a loop or branch whose steps cannot be run one by one",
+            "cast or reshape it to its final form before the loop, and write values of one kind to a list",
+        )
+
+
 class NeedsSizes(Need):
     """Not an error: this op cannot run with spare room along some axes.
 

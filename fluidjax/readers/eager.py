@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.framework import Variable, _dygraph_tracer
+from fluidjax.native.tensors import _convert_to_tensor_list
 from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
@@ -46,7 +47,8 @@ class DygraphGeneratorLoader(DataLoaderBase):
         if not capacity:
             raise ValueError(f"Please give value to capacity: received {capacity}; pass a number of batches, 1 or more")
         self._capacity = capacity
-        self._source: Reader | None = None
+        self._batch_reader: Reader | None = None
+        self._data_queue: Any = None
         self._worker: Prefetcher | None = None
 
     @property
@@ -77,18 +79,18 @@ class DygraphGeneratorLoader(DataLoaderBase):
 
     def set_batch_generator(self, reader: Reader, places: Any = None) -> DygraphGeneratorLoader:
         """Read batches: lists or tuples of arrays."""
-        self._source = reader
+        self._batch_reader = reader
         return self
 
     def __iter__(self) -> DygraphGeneratorLoader:
         insist(
-            self._source is not None,
+            self._batch_reader is not None,
             "Data source of DataLoader has not set yet",
             "call set_sample_generator, set_sample_list_generator or set_batch_generator",
         )
         self._end()
-        assert self._source is not None
-        self._worker = Prefetcher(self._source, self._capacity, reader_failure)
+        assert self._batch_reader is not None
+        self._worker = Prefetcher(self._batch_reader, self._capacity, reader_failure)
         return self
 
     def __next__(self) -> list[Any]:
@@ -103,6 +105,20 @@ class DygraphGeneratorLoader(DataLoaderBase):
         except BaseException:
             self._end()
             raise
+
+    def _reader_process_loop(self) -> None:
+        """Put a pass into ``_data_queue``, as Fluid's loader does in a process of its own.
+
+        A list of LoDTensors for each batch, then None. Raises EnforceNotMet where something else than a batch is read.
+        """
+        assert self._batch_reader is not None
+        for fields in self._batch_reader():
+            try:
+                tensors = _convert_to_tensor_list(fields)
+            except Exception as error:  # what was read is no batch
+                raise reader_failure(error) from None
+            self._data_queue.put(tensors)
+        self._data_queue.put(None)
 
     def _end(self) -> None:
         if self._worker is not None:

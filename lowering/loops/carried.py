@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.errors import NeedsExact
+from lowering.errors import CarryChanges, NeedsExact
 from lowering.ragged.rows import stretch
 from lowering.values import Array, LoDArray, SelectedRows, TensorArray
 
@@ -77,20 +77,20 @@ def join(a: Any, b: Any) -> Any:
     """The abstract value that both ``a`` and ``b`` fit into: the larger row capacity, padded where they differ.
 
     Raises:
-        NeedsExact: no such structure exists (another dtype, rank or trailing shape).
+        CarryChanges: no such structure exists (another dtype, rank or trailing shape).
     """
     if isinstance(a, TensorArray) or isinstance(b, TensorArray):
         return _join_arrays(a, b)
     if isinstance(a, LoDArray) or isinstance(b, LoDArray):
         return _join_lod(_lod_carry(a), _lod_carry(b))
     if not _same_tree(a, b):
-        raise NeedsExact(f"a loop carries a {type(a).__name__} that becomes a {type(b).__name__}")
+        raise CarryChanges(f"a loop carries a {type(a).__name__} that becomes a {type(b).__name__}")
     if hasattr(a, "shape") and hasattr(b, "shape") and not isinstance(a, SelectedRows):
         if a.shape == b.shape and _dtype(a) == _dtype(b):
             return abstract(a)
         return _join_lod(_lod_carry(a), _lod_carry(b))
     if jax.tree_util.tree_leaves(abstract(a)) != jax.tree_util.tree_leaves(abstract(b)):
-        raise NeedsExact(f"a loop carries a {type(a).__name__} whose sizes change")
+        raise CarryChanges(f"a loop carries a {type(a).__name__} whose sizes change")
     return abstract(a)
 
 
@@ -98,15 +98,15 @@ def _lod_carry(value: Any) -> LoDArray:
     if isinstance(value, LoDArray):
         return value
     if not hasattr(value, "shape"):
-        raise NeedsExact(f"a loop carries a tensor that becomes a {type(value).__name__}")
+        raise CarryChanges(f"a loop carries a tensor that becomes a {type(value).__name__}")
     return LoDArray(value)
 
 
 def _join_lod(a: LoDArray, b: LoDArray) -> Any:
     if _dtype(a.data) != _dtype(b.data):
-        raise NeedsExact(f"a loop carries a value whose dtype changes from {a.dtype} to {b.dtype}")
+        raise CarryChanges(f"a loop carries a value whose dtype changes from {a.dtype} to {b.dtype}")
     if len(a.shape) != len(b.shape) or a.shape[1:] != b.shape[1:]:
-        raise NeedsExact(f"a loop carries a value whose shape changes from {list(a.shape)} to {list(b.shape)}")
+        raise CarryChanges(f"a loop carries a value whose shape changes from {list(a.shape)} to {list(b.shape)}")
     ragged = a.shape != b.shape or a.padded or b.padded
     lod = _join_offsets(a, b)
     if not ragged and not lod:
@@ -124,7 +124,7 @@ def _join_offsets(a: LoDArray, b: LoDArray) -> tuple[Any, ...]:
         kept = a.lod or b.lod
         return tuple(jax.ShapeDtypeStruct(o.shape, np.dtype(np.int32)) for o in kept)
     if len(a.lod) != len(b.lod):
-        raise NeedsExact("a loop carries a value whose number of LoD levels changes")
+        raise CarryChanges("a loop carries a value whose number of LoD levels changes")
     sizes = [max(x.shape[0], y.shape[0]) for x, y in zip(a.lod, b.lod, strict=True)]
     return tuple(jax.ShapeDtypeStruct((n,), np.dtype(np.int32)) for n in sizes)
 
@@ -133,7 +133,7 @@ def _join_arrays(a: Any, b: Any) -> Any:
     if all(isinstance(v, TensorArray) and not v.stacked and v.taken is None for v in (a, b)):
         return TensorArray(tuple(_join_items(x, y) for x, y in zip_longest(a.items or (), b.items or ())))
     if not (isinstance(a, TensorArray) and isinstance(b, TensorArray) and a.stacked and b.stacked):
-        raise NeedsExact("a loop carries a tensor array without a common element shape")
+        raise CarryChanges("a loop carries a tensor array without a common element shape")
     return array_template(
         join(element_template(a.buffer), element_template(b.buffer)),
         max(a.capacity, b.capacity),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from lowering import LoDArray, TensorArray
+from lowering.errors import CarryChanges
 from lowering.loops import arrays, ranks
 from lowering.loops.carried import fit, join
 from tests.control_flow.running import build, run
@@ -80,6 +81,15 @@ def test_values_that_grow_are_padded_to_the_larger() -> None:
     grown = fit(small, template)
     assert grown.capacity == 5 and int(grown.nrows) == 2
     assert fit(large, template).capacity == 5
+
+
+@pytest.mark.parametrize(
+    "other, what", [(np.int32([1, 2]), "dtype changes from float32 to int32"), (np.ones([2, 3], np.float32), "shape")]
+)
+def test_what_no_padding_makes_alike_is_said(other: np.ndarray, what: str) -> None:
+    with pytest.raises(CarryChanges, match=what) as caught:
+        join(np.float32([1, 2]), other)
+    assert "expected: a value that has the same dtype, rank" in str(caught.value.refusal())
 
 
 @pytest.mark.parametrize("index", [0, 2])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import queue
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -101,3 +104,33 @@ def test_what_is_wrong_is_said() -> None:
         iterator = iter(loader.set_batch_generator(batches))
     with pytest.raises(AssertionError, match="guard"):
         next(iterator)
+
+
+def test_a_pass_is_put_into_a_queue() -> None:
+    """What Fluid's loader process runs: tensors that another process can read, then None."""
+    with dg.guard():
+        loader = fluid.io.DataLoader.from_generator(capacity=3, use_multiprocess=True)
+    loader.set_batch_generator(lambda: iter([(np.float32([[1, 2]]), np.int64([3]))]))
+    loader._data_queue = queue.Queue()
+    loader._reader_process_loop()
+    tensors = pickle.loads(pickle.dumps(loader._data_queue.get_nowait()))
+    assert [np.array(tensor).tolist() for tensor in tensors] == [[[1, 2]], [3]]
+    assert loader._data_queue.get_nowait() is None
+    loader.set_batch_generator(lambda: iter([None]))
+    with pytest.raises(fluid.core.EnforceNotMet):
+        loader._reader_process_loop()
+
+
+def test_ends_of_processes_are_handled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, heard = signal.getsignal(signal.SIGCHLD), []
+    monkeypatch.setattr(fluid.multiprocess_utils, "_SIGCHLD_handler_set", False)
+    try:
+        signal.signal(signal.SIGCHLD, lambda *given: heard.append(given))
+        fluid.reader._set_SIGCHLD_handler()
+        handler: Any = signal.getsignal(signal.SIGCHLD)
+        fluid.reader._set_SIGCHLD_handler()
+        assert signal.getsignal(signal.SIGCHLD) is handler
+        handler(signal.SIGCHLD, None)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert heard == [(signal.SIGCHLD, None)]
