@@ -71,9 +71,9 @@ from fluidjax.native.settings import (
     init_glog,
     set_num_threads,
 )
-from fluidjax.native.tensors import _convert_to_tensor_list, from_dlpack, paddle_tensor_to_bytes
+from fluidjax.native.tensors import from_dlpack, paddle_tensor_to_bytes
 from fluidjax.passes import Pass, PassBuilder, get_pass
-from fluidjax.readers.tensor_queue import TensorQueue, init_lod_tensor_blocking_queue
+from fluidjax.readers.tensor_queue import TensorQueue, _convert_to_tensor_list, init_lod_tensor_blocking_queue
 
 _CONFIG = ("AnalysisConfig", "MkldnnQuantizerConfig", "NativeConfig")
 _STRATEGIES = ("CpuPassStrategy", "GpuPassStrategy", "PaddlePassBuilder", "PassStrategy")

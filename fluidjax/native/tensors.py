@@ -54,11 +54,3 @@ def paddle_tensor_to_bytes(tensor: PaddleTensor) -> bytes:
             data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes(),
         ]
     )
-
-
-def _convert_to_tensor_list(arrays: list[Any]) -> list[LoDTensor]:
-    """A tensor of each array."""
-    tensors = [LoDTensor() for _ in arrays]
-    for tensor, array in zip(tensors, arrays, strict=True):
-        tensor.set(array, CPUPlace())
-    return tensors

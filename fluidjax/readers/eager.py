@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fluidjax.framework import Variable, _dygraph_tracer
-from fluidjax.native.tensors import _convert_to_tensor_list
 from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
+from fluidjax.readers.tensor_queue import _convert_to_tensor_list
 
 Reader = Callable[[], Iterable[Any]]
 

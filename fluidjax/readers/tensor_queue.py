@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet, EOFException
+from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import ScopeVariable
+from fluidjax.base.values import LoDTensor
 from fluidjax.readers.prefetch import Channel, ChannelClosed
 
 
@@ -86,3 +88,11 @@ def init_lod_tensor_blocking_queue(var: ScopeVariable, capacity: int, is_ordered
     queue = TensorQueue(capacity)
     var._holder = queue
     return queue
+
+
+def _convert_to_tensor_list(arrays: list[Any]) -> list[LoDTensor]:
+    """A tensor of each array."""
+    tensors = [LoDTensor() for _ in arrays]
+    for tensor, array in zip(tensors, arrays, strict=True):
+        tensor.set(array, CPUPlace())
+    return tensors

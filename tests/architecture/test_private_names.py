@@ -16,6 +16,9 @@ FLUIDS = {
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
     ("fluidjax.layers._tensor.elementwise", "_elementwise_op"),
     # Of fluid.core.
+    ("fluidjax.multiprocess_utils", "_cleanup"),
+    ("fluidjax.multiprocess_utils", "_cleanup_mmap"),
+    ("fluidjax.multiprocess_utils", "_set_SIGCHLD_handler"),
     ("fluidjax.native.children", "_erase_process_pids"),
     ("fluidjax.native.children", "_set_process_pids"),
     ("fluidjax.native.children", "_set_process_signal_handler"),
@@ -34,7 +37,7 @@ FLUIDS = {
     ("fluidjax.native.settings", "_set_eager_deletion_mode"),
     ("fluidjax.native.settings", "_set_fuse_parameter_group_size"),
     ("fluidjax.native.settings", "_set_fuse_parameter_memory_size"),
-    ("fluidjax.native.tensors", "_convert_to_tensor_list"),
+    ("fluidjax.readers.tensor_queue", "_convert_to_tensor_list"),
 }
 # Methods and fields that Fluid's own classes have in 1.8.5.
 FLUIDS_FIELDS = set(
