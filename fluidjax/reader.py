@@ -13,18 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.later import later
 from fluidjax.base.places import Place
-from fluidjax.base.unknown import unknown_name
 from fluidjax.base.values import LoDTensor
 from fluidjax.dataloader import BatchSampler, Dataset
 from fluidjax.framework import Variable, in_dygraph_mode
-from fluidjax.multiprocess_utils import (  # noqa: F401  (their names are here too, as in Fluid)
-    CleanupFuncRegistrar,
-    _cleanup,
-    _cleanup_mmap,
-    _set_SIGCHLD_handler,
-    multiprocess_queue_set,
-)
 from fluidjax.paddle.reader import xmap_readers
 from fluidjax.readers.eager import DygraphGeneratorLoader, to_variables
 from fluidjax.readers.generator import Batch, GeneratorLoader, Places, Reader, place_list, to_tensor
@@ -302,4 +295,11 @@ class DataLoader:
         return DatasetLoader(dataset, places, drop_last)
 
 
-__getattr__ = unknown_name(__name__)
+# What Fluid's module has from another; imported when a script asks for it.
+__getattr__, __dir__ = later(
+    __name__,
+    dict.fromkeys(
+        ("CleanupFuncRegistrar", "_cleanup", "_cleanup_mmap", "_set_SIGCHLD_handler", "multiprocess_queue_set"),
+        "fluidjax.multiprocess_utils",
+    ),
+)

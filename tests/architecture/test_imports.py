@@ -20,8 +20,7 @@ STOREYS = (
     # What layers are written with, and what brings data into their programs.
     ("fluidjax.layer_helper", "fluidjax.layer_helper_base", "fluidjax.writing", "fluidjax.param_attr",
      "fluidjax.initializer", "fluidjax.regularizer", "fluidjax.clip", "fluidjax.data", "fluidjax.data_feeder",
-     "fluidjax.dataloader", "fluidjax.dataset", "fluidjax.multiprocess_utils", "fluidjax.native.children",
-     "fluidjax.reader", "fluidjax.readers", "fluidjax.paddle.batch",
+     "fluidjax.dataloader", "fluidjax.dataset", "fluidjax.reader", "fluidjax.readers", "fluidjax.paddle.batch",
      "fluidjax.paddle.reader", "fluidjax.paddle.distributed.fs_wrapper",
      "fluidjax.files.errors", "fluidjax.files.trust", "fluidjax.command.aliases", "fluidjax.legacy.package_names"),
     ("fluidjax.layers", "fluidjax.backward", "fluidjax.input", "fluidjax.nets"),

@@ -16,9 +16,6 @@ FLUIDS = {
     ("fluidjax.layers._schedules.epochs", "_LearningRateEpochDecay"),
     ("fluidjax.layers._tensor.elementwise", "_elementwise_op"),
     # Of fluid.core.
-    ("fluidjax.multiprocess_utils", "_cleanup"),
-    ("fluidjax.multiprocess_utils", "_cleanup_mmap"),
-    ("fluidjax.multiprocess_utils", "_set_SIGCHLD_handler"),
     ("fluidjax.native.children", "_erase_process_pids"),
     ("fluidjax.native.children", "_set_process_pids"),
     ("fluidjax.native.children", "_set_process_signal_handler"),
