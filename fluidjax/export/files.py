@@ -26,6 +26,7 @@ from fluidjax.files import atomic, inference
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
 from lowering.engine.x64 import in_x64
+from lowering.values import LoDArray
 
 _EXECUTABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"MZ")
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -138,6 +139,8 @@ def _stablehlo(
 ) -> tuple[bool, dict[str, bytes]]:
     """``model.jax_export`` (``jax.export.deserialize``), ``model.mlir`` (text), ``weights.npz``, ``signature.json``.
 
+    An output whose rows values decide is a dict: ``data``, with room for all that there can be, ``lod``, ``nrows``.
+
     Args:
         platforms: of cpu, cuda, tpu.
         batch: replaces sizes that the model leaves open; None: a symbol each, with one shared by the first dims.
@@ -222,7 +225,7 @@ def _symbol(name: str, at: int, size: int, form: _Form) -> str:
 
 def _exported(function: JaxFunction, parameters: Any, shapes: Any, platforms: Sequence[str]) -> bytes:
     kinds = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), parameters)
-    step = jax.jit(lambda weights, inputs: function(weights, inputs))
+    step = jax.jit(lambda weights, inputs: [_parts(value) for value in function(weights, inputs)])
     try:
         return bytes(export.export(step, platforms=list(platforms))(kinds, shapes).serialize())
     except NotImplementedError as error:
@@ -254,14 +257,23 @@ def _symbols_refused(shapes: Any) -> Iterator[None]:
 def _same_results(function: JaxFunction, parameters: Any, exported: Any, shapes: Any) -> None:
     rng = np.random.default_rng(0)
     inputs = {name: _drawn(rng, shape) for name, shape in shapes.items()}
-    expected = function(parameters, inputs)
+    expected = [_parts(value) for value in function(parameters, inputs)]
     here = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
     if here not in exported.platforms:
         return
-    for name, a, b in zip(function.fetches, expected, exported.call(parameters, inputs), strict=True):
-        scale = float(np.abs(np.asarray(a, np.float64)).max(initial=1e-30))
-        if not np.allclose(a, b, rtol=1e-5, atol=1e-6 * scale, equal_nan=True):
-            raise ExportError(explain(f"output {name!r} came back changed", f"{a!r:.60}", f"{b!r:.60}", "report this"))
+    for name, wanted, found in zip(function.fetches, expected, exported.call(parameters, inputs), strict=True):
+        for a, b in zip(*map(jax.tree_util.tree_leaves, (wanted, found)), strict=True):
+            scale = float(np.abs(np.asarray(a, np.float64)).max(initial=1e-30))
+            if not np.allclose(a, b, rtol=1e-5, atol=1e-6 * scale, equal_nan=True):
+                told = f"output {name!r} came back changed"
+                raise ExportError(explain(told, f"{a!r:.60}", f"{b!r:.60}", "report this"))
+
+
+def _parts(value: Any) -> Any:
+    """An output as the file has it, which knows no type of ours: rows as {"data": ..., "lod": [...], "nrows": ...}."""
+    if not isinstance(value, LoDArray):
+        return value
+    return {"data": value.data, "lod": list(value.lod), "nrows": jax.numpy.asarray(value.rows())}
 
 
 def _drawn(rng: np.random.Generator, shape: jax.ShapeDtypeStruct) -> np.ndarray:

@@ -217,10 +217,10 @@ def to_jax(
     names = tuple(_name(item) for item in fetches or ())
     view = _live(program_view(program), names)
     validate(view)
-    plan = make_plan(view, names)
+    plan = make_plan(view, names, ample=True)
     if unbegun := _unbegun(view, plan.reads, scope):
         view = _live(view, names, unbegun)
-        plan = make_plan(view, names)
+        plan = make_plan(view, names, ample=True)
     fed = tuple(_name(item) for item in feeds) if feeds is not None else _data_names(program, plan)
     _check_pure(plan)
     parameters = _parameters(scope, view, plan, fed)
@@ -252,7 +252,7 @@ def _live(view: ProgramView, fetches: Sequence[str], unwanted: Set[str] = frozen
     wanted = {*fetches, *(v.name for v in block.vars.values() if v.persistable and v.name not in unwanted)}
     kept = []
     for op in reversed(block.ops):
-        if get_op(op.type).kind == "host" or not wanted.isdisjoint(definitions(view, op)):
+        if get_op(op.type).on_host or not wanted.isdisjoint(definitions(view, op)):
             wanted.update(needs(view, op))
             kept.append(op)
     return replace(view, blocks=(replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
@@ -277,7 +277,7 @@ def data_needed(program: Program, fetches: Sequence[str]) -> list[str]:
     """What a program reads and neither computes nor keeps: files do not say which variables are data."""
     view = _live(program_view(program), fetches)
     kept = {v.name for v in view.blocks[0].vars.values() if v.persistable}
-    return [name for name in make_plan(view, tuple(fetches)).reads if name not in kept]
+    return [name for name in make_plan(view, tuple(fetches), ample=True).reads if name not in kept]
 
 
 def _check_pure(plan: Plan) -> None:

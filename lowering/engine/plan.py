@@ -54,6 +54,7 @@ def make_plan(
     block_idx: int = 0,
     held: Collection[str] = (),
     outside: Collection[int] = (),
+    ample: bool = False,
 ) -> Plan:
     """Plan a run of a block.
 
@@ -61,10 +62,11 @@ def make_plan(
         fetches: names needed afterwards.
         held: names the scope already holds; undeclared variables among them are written back.
         outside: indices of ops that must run outside jit, besides the host ops.
+        ample: whether host ops that have a form with room for all results belong into jit (see ``Rule.with_room``).
     """
     block = program.blocks[block_idx]
     ops = gathered(program, with_remote_rows(runnable(block.ops)))
-    runs = list(_runs(ops, set(outside)))
+    runs = list(_runs(ops, set(outside), ample))
     flows = [flow(program, run) for _, run in runs]
     reads, writes = flows[0] if len(runs) == 1 else flow(program, ops)
     keeps = tuple(n for n in writes if _kept(program, block_idx, n, held))
@@ -85,10 +87,15 @@ def _kept(program: ProgramView, block_idx: int, name: str, held: Collection[str]
     return name in held if var is None else var.persistable
 
 
-def _runs(ops: list[OpView], outside: set[int]) -> Iterator[tuple[bool, list[OpView]]]:
+def _runs(ops: list[OpView], outside: set[int], ample: bool = False) -> Iterator[tuple[bool, list[OpView]]]:
     """(whether they run on the host, the ops) of each segment."""
-    for host, run in groupby(ops, lambda op: op.index in outside or get_op(op.type).kind == "host"):
-        yield host, list(run)
+
+    def host(op: OpView) -> bool:
+        definition = get_op(op.type)
+        return op.index in outside or (definition.on_host if ample else definition.kind == "host")
+
+    for on_host, run in groupby(ops, host):
+        yield on_host, list(run)
 
 
 def runnable(ops: Iterable[OpView]) -> list[OpView]:

@@ -32,7 +32,7 @@ from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide,
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import EMPTY, OpView, ProgramView
-from lowering.registry import OpDef, get_op
+from lowering.registry import Check, OpDef, get_op
 from lowering.values import LoDArray, SelectedRows, TensorArray, Wide, exact
 
 
@@ -137,8 +137,7 @@ class Runner:
 
     def _run_op(self, op: OpView, env: Env) -> dict[str, Any]:
         try:
-            definition = get_op(op.type)
-            results = self._dispatch(definition, op, env)
+            results = self._results(get_op(op.type), op, env)
         except Need as needed:
             needed.asked_by(op)
             raise
@@ -157,6 +156,22 @@ class Runner:
         if self.after_op is not None:
             self.after_op(op, results)
         return results
+
+    def _results(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
+        if not self.ample or definition.roomy is None:
+            return self._dispatch(definition, op, env)
+        try:
+            return self._dispatch(definition, op, env)
+        except Need:  # values that decide sizes, here of a result with room for all that they may say
+            return self._with_room(definition, definition.roomy, op, env)
+
+    def _with_room(self, definition: OpDef, rule: Check, op: OpView, env: Env) -> dict[str, Any]:
+        values = each(gather(definition, op, env, self.program), plain)
+        keywords = {spec.param: op.attrs.get(spec.name, spec.default) for spec in rule.attrs}
+        keywords |= {"ctx": Context(op, self, env)} if rule.asks else {}
+        results = rule.fn(*(values[slot.name] for slot in rule.inputs), **keywords)
+        results = results if isinstance(results, tuple) else (results,)
+        return scatter(definition, op, {s.name: r for s, r in zip(definition.outputs, results, strict=False)})
 
     def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
         values = gather(definition, op, env, self.program)

@@ -16,6 +16,7 @@ import numpy as np
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete
 from lowering.program import GRAD, OpSpec
+from lowering.symbols import is_symbol
 from lowering.values import Array, LoDArray, Meta, concrete, fill_padding, is_concrete
 
 # Comparing every row with every offset is fastest up to this many pairs; a binary search above it.
@@ -58,7 +59,7 @@ def offsets_of(counts: Array) -> Array:
     if is_concrete(counts):
         return np.concatenate([np.zeros(1, np.int32), np.cumsum(counts)]).astype(np.int32)
     counts = counts.astype(jnp.int32)
-    if n > 2048:
+    if is_symbol(n) or n > 2048:
         return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(counts)])
     before = np.arange(n)[None, :] < np.arange(n + 1)[:, None]
     return jnp.sum(jnp.where(before, counts[None, :], 0), axis=1, dtype=jnp.int32)

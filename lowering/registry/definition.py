@@ -131,12 +131,13 @@ class AttrSpec(NamedTuple):
 
 
 class Check(NamedTuple):
-    """What an op requires of its numbers (see ``engine.checks``) or declarations (``engine.infer``):
-    ``fn`` of some of the rule's parameters."""
+    """``fn`` of some of the rule's parameters: what an op requires of its numbers (see ``engine.checks``) or
+    declarations (``engine.infer``), or its results with room for all rows (``Rule.with_room``)."""
 
     fn: Callable[..., Any]
     inputs: tuple[Slot, ...]
     attrs: tuple[AttrSpec, ...]
+    asks: bool = False  # whether it takes ``ctx``
 
 
 @dataclass
@@ -172,6 +173,7 @@ class OpDef:
     once: str = ""  # for a gradient op, why it has no gradient
     recall: OpDef | None = None  # for an op that draws: computes its saved results from its inputs and its draws
     moves: str = ""  # for a host op: "early" or "late", the direction in which it may pass other ops (see ``gather``)
+    roomy: Check | None = None  # results where sizes cannot follow values: with room for all rows, and their number
     loops: bool = False  # for a gradient op: it, or its forward op, has a loop whose length depends on values
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -187,6 +189,11 @@ class OpDef:
         """The attributes that name blocks: (name, whether it names several)."""
         blocks = {"BLOCK": False, "BLOCKS": True}
         return tuple((name, blocks[spec.type]) for name, spec in self.attrs.items() if spec.type in blocks)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether no compiled function can contain the op."""
+        return self.kind == "host" and self.roomy is None
 
     @property
     def differentiable(self) -> bool:

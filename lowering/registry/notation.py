@@ -63,11 +63,20 @@ class Rule(OpDef):
         self.insists = self._of_parameters(fn)
         return fn
 
+    def with_room(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the results of an op whose sizes depend on values where they cannot, as in exported functions.
+
+        ``fn`` takes values as a host op does, traced ones, and returns rows as LoDArrays: room for as many as there can
+        be, and ``nrows``. Raises Need for what it does not cover.
+        """
+        self.roomy = self._of_parameters(fn)
+        return fn
+
     def _of_parameters(self, fn: Callable[..., Any]) -> Check:
-        positional, keyword, _ = signature(fn)
+        positional, keyword, special = signature(fn)
         slots = (checked_slot(self, p) for p in positional)
         attrs = (self.attrs[p.name.rstrip("_")]._replace(param=p.name) for p in keyword)
-        return Check(fn, tuple(slots), tuple(attrs))
+        return Check(fn, tuple(slots), tuple(attrs), "ctx" in special)
 
     def redo(self, *, out: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare results ``out`` of an op that draws random numbers as a function of its inputs and its draws (its

@@ -18,7 +18,16 @@ from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.executor import Executor
-from fluidjax.export.c.build import compile_c, compiler, difference, load_outputs, run_c, save_inputs
+from fluidjax.export.c.build import (
+    Fetched,
+    as_executed,
+    compile_c,
+    compiler,
+    difference,
+    load_outputs,
+    run_c,
+    save_inputs,
+)
 from fluidjax.export.c.source import Source, check_size, source_of
 from fluidjax.export.c.trace import trace
 from fluidjax.export.double import in_double
@@ -159,14 +168,15 @@ def _checked(
     for step, (got, want, near) in enumerate(zip(found, expected, moved, strict=True)):
         for output in function.fetches:
             allowed = max(TOLERANCE, MOVES * difference(near[output][0], want[output][0]))
-            apart = difference(got[output][0], want[output][0])
+            array, lengths = as_executed(got[output], want[output])
+            apart = difference(array, want[output][0])
             apart = apart if apart <= allowed else min(apart, judge.distance(step, output, got[output][0], allowed))
-            if got[output][1] != want[output][1] or not apart <= allowed:
+            if lengths != want[output][1] or not apart <= allowed:
                 raise ExportError(
                     explain(
                         f"the C program computes another {output!r} than the Executor (step {step})",
                         f"a relative difference of at most {allowed:.0e}, {str(want[output][0].ravel()[:4])}",
-                        f"{apart:.1e}, {str(got[output][0].ravel()[:4])}",
+                        f"{apart:.1e}, {str(array.ravel()[:4])}",
                         "report this; --no-check writes the C file unchecked",
                     )
                 )
@@ -175,7 +185,7 @@ def _checked(
 
 def executed(
     program: Program, function: JaxFunction, parameters: Mapping[str, Any], drawn: Mapping[str, Feed], steps: int
-) -> list[dict[str, tuple[np.ndarray, list[list[int]]]]]:
+) -> list[dict[str, Fetched]]:
     """What the Executor fetches in each step: name -> (array, lengths by level)."""
     scope, executor = Scope(), Executor(CPUPlace())
     from_jax(parameters, scope)

@@ -16,7 +16,7 @@ from jax.tree_util import tree_leaves
 
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope
-from fluidjax.export.c.build import difference
+from fluidjax.export.c.build import Fetched, as_executed, difference
 from fluidjax.export.c.convert import SEED, Exact, Feed, executed
 from fluidjax.export.function import ExportError, JaxFunction, to_jax
 from fluidjax.export.python.page import Written, write
@@ -61,7 +61,8 @@ def files_of(
             (Path(folder) / file).write_bytes(content)
         found = run_alone(Path(folder), [_leaves(function, drawn, room) for drawn in draws], written)
     for drawn, got in zip(draws, found, strict=True):
-        _compare(program, function, parameters, drawn, got, room)
+        fetched = [_fetched(paths, leaves) for paths, leaves in zip(written.outputs, got, strict=True)]
+        _compare(program, function, parameters, drawn, fetched, room)
     return files
 
 
@@ -109,22 +110,31 @@ def _leaves(function: JaxFunction, drawn: Mapping[str, Feed], room: int) -> list
     return [[np.asarray(leaf) for leaf in tree_leaves(drawn[n].value(room))] for n in function.feeds]
 
 
+def _fetched(paths: list[str], leaves: list[np.ndarray]) -> Fetched:
+    """An output's valid rows, and its sequence lengths."""
+    named = dict(zip(paths, leaves, strict=True))
+    if ".data" not in named:
+        return leaves[0], []
+    rows = named[".data"][: int(named.get(".nrows", len(named[".data"])))]
+    return rows, [np.diff(level).tolist() for path, level in named.items() if path.startswith(".lod")]
+
+
 def _compare(
     program: Program,
     function: JaxFunction,
     parameters: Mapping[str, Any],
     drawn: Mapping[str, Feed],
-    got: list[list[np.ndarray]],
+    got: list[Fetched],
     room: int,
 ) -> None:
     """Compare; where float32 rounds differently, the same function in float64 decides."""
     (expected,) = executed(program, function, parameters, drawn, 1)
     judge = Exact(function, parameters, {n: f.value(room) for n, f in drawn.items()}, SEED)
-    for name, leaves in zip(function.fetches, got, strict=True):
+    for name, fetched in zip(function.fetches, got, strict=True):
         want = expected[name][0]
-        found = leaves[0][: want.shape[0]] if len(leaves) > 1 else leaves[0]
+        found, _ = as_executed(fetched, expected[name])
         apart = difference(found, want)
-        if not apart <= TOLERANCE and not judge.distance(0, name, found) <= FROM_EXACT:
+        if not apart <= TOLERANCE and not judge.distance(0, name, fetched[0]) <= FROM_EXACT:
             raise ExportError(
                 explain(
                     f"the module computes another {name!r} than the Executor",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lowering.dtypes import FP32, INT32
+from lowering.ops.detection import roomy_match as roomy
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import LoDArray, data_of, exact
@@ -83,6 +84,9 @@ def bipartite_match(dist_mat: Value, *, match_type: str = "bipartite", dist_thre
     return rows, found
 
 
+bipartite_match.with_room(roomy.bipartite)
+
+
 def _infer_assigned(op_view, var_of):
     x, match = (var_of(op_view.inputs[slot][0]) for slot in ("X", "MatchIndices"))
     out, weight = (op_view.outputs[slot][0] for slot in ("Out", "OutWeight"))
@@ -114,6 +118,9 @@ def target_assign(x: Value, match_indices: Value, neg_indices: Value = None, *, 
             chosen = negative[ends[image] : ends[image + 1]].reshape(-1)
             out[image, chosen], weight[image, chosen] = mismatch_value, 1
     return out, weight
+
+
+target_assign.with_room(roomy.assigned)
 
 
 def _infer_mined(op_view, var_of):
@@ -162,8 +169,12 @@ def mine_hard_examples(
             picked = chosen[match[i, chosen] < 0]
         else:
             candidates = np.flatnonzero((match[i] == -1) & (dist[i] < neg_dist_threshold))
-            picked = _hardest(cost[i], candidates, int(np.count_nonzero(match[i] != -1) * neg_pos_ratio))
+            most = np.float32(np.count_nonzero(match[i] != -1)) * np.float32(neg_pos_ratio)  # as Paddle multiplies
+            picked = _hardest(cost[i], candidates, int(most))
         negatives.append(picked)
         offsets.append(offsets[-1] + len(picked))
     rows = np.concatenate(negatives).astype(np.int32).reshape(-1, 1)
     return LoDArray(rows, (np.asarray(offsets, np.int32),)), match
+
+
+mine_hard_examples.with_room(roomy.hard_examples)

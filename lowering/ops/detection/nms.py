@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from lowering.ops.detection import roomy_nms as roomy
 from lowering.ops.detection.match import host
 from lowering.program import PADDLE_2, VarInfo
 from lowering.registry import Value, op
@@ -193,6 +194,9 @@ def multiclass_nms(
     return detections(found, data_of(bboxes).dtype, placeholder=True)
 
 
+multiclass_nms.with_room(roomy.multiclass)
+
+
 @op(out="Out Index~", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=infer_detections)
 def multiclass_nms2(
     bboxes: Value,
@@ -209,6 +213,9 @@ def multiclass_nms2(
     """As multiclass_nms, with Index [No, 1], the row of each box in BBoxes flattened to [-1, 4]; may have no rows."""
     options = {"threshold": nms_threshold, "eta": nms_eta, "normalized": normalized}
     return with_index(bboxes, scores, background_label, score_threshold, nms_top_k, keep_top_k, **options)
+
+
+multiclass_nms2.with_room(roomy.multiclass)
 
 
 def with_index(bboxes, scores, *args, **options) -> tuple[LoDArray, LoDArray]:
@@ -295,6 +302,9 @@ def matrix_nms(
     if ctx.release >= PADDLE_2:
         return data, at, counts(lod)
     return LoDArray(data, lod), LoDArray(at, lod), counts(lod)
+
+
+matrix_nms.with_room(roomy.matrix)
 
 
 def counts(lod: tuple[np.ndarray, ...]) -> np.ndarray:

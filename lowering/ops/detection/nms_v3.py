@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowering.dtypes import INT32
+from lowering.ops.detection import roomy_nms as roomy
 from lowering.ops.detection.nms import counts, infer_detections, suppress, with_index
 from lowering.program import VarInfo
 from lowering.registry import Value, op
@@ -47,8 +48,14 @@ def multiclass_nms3(
     return out.data, index.data, counts(out.lod)
 
 
+multiclass_nms3.with_room(roomy.multiclass_counted)
+
+
 @op(out="KeepBoxesIdxs", diff="", lod=None, kind="host")
 def nms(boxes: Value, *, iou_threshold: float = 1.0):
     """KeepBoxesIdxs (int64) = the rows of Boxes [M, 4] that overlap no earlier kept one by more than the threshold."""
     rows = np.asarray(data_of(boxes))
     return np.asarray(suppress(rows, -np.arange(len(rows), dtype=np.float64), iou_threshold), np.int64)
+
+
+nms.with_room(roomy.single)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
 from lowering.ops.shared import ints
+from lowering.ops.tensor.search import rows_where, valid
 from lowering.program import VarInfo
 from lowering.registry import op
-from lowering.values import Meta, concrete
+from lowering.values import Meta, concrete, data_of
 
 _ALONG = {"input": "Input", "index": "Index", "value": "Value"}
 
@@ -66,6 +69,12 @@ def masked_select(x, mask):
     """Y [n] = the elements of X where Mask holds, in order. The program is compiled for each mask."""
     x, mask = jnp.broadcast_arrays(x, concrete(mask, "masked_select: the mask"))
     return x.reshape(-1)[np.flatnonzero(concrete(mask, "masked_select: the mask"))]
+
+
+@masked_select.with_room
+def _(x: Any, mask: Any):
+    values, chosen = jnp.broadcast_arrays(data_of(x), jnp.asarray(data_of(mask)) & valid(mask))
+    return rows_where(chosen, lambda *at: values[at])
 
 
 @op(diff="x add_value", slots={"add_value": "AddValue"})

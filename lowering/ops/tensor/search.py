@@ -6,6 +6,7 @@ the jitted parts of a program, and return unpadded results.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from lowering.ops.shared import concrete_scalar, off_rows, outputs_like
 from lowering.ops.tensor.top import largest
 from lowering.program import VarInfo
 from lowering.registry import Wise, op
-from lowering.values import LoDArray, Meta, data_of
+from lowering.values import LoDArray, Meta, data_of, fill_padding, is_padded, row_mask
 
 
 def _infer_top_k(op, var_of):
@@ -75,6 +76,23 @@ def where_index(condition):
     Its rows are as many as the values say; they are a LoDArray, so that they may be given room.
     """
     return LoDArray(np.argwhere(np.asarray(data_of(condition))).astype(np.int64))
+
+
+@where_index.with_room
+def _(condition: Any):
+    return rows_where(jnp.asarray(data_of(condition)) & valid(condition), lambda *at: jnp.stack(at, 1).astype(np.int64))
+
+
+def valid(x: Any) -> Any:
+    """Whether an element is one of a value's rows, not of its padding; broadcasts against the value."""
+    return row_mask(x) if is_padded(x) else True
+
+
+def rows_where(mask: Any, taken: Callable[..., Any]) -> LoDArray:
+    """``taken`` of the positions where a mask holds, in row-major order, with room for all positions."""
+    count = jnp.sum(mask, dtype=np.int32)
+    rows = taken(*jnp.nonzero(mask, size=mask.size, fill_value=0))
+    return LoDArray(fill_padding(rows, count, backward=False), (), count)
 
 
 def distinct(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,0 +1,132 @@
+"""Results whose number of rows only values decide: with room for all of them, and their number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+import fluidjax as fluid
+from fluidjax.export import to_jax
+from fluidjax.export.files import Model
+from lowering.engine.x64 import in_x64
+from lowering.registry import get_op
+from lowering.values import LoDArray
+
+
+def boxes(*shape: int) -> np.ndarray:
+    corner = np.random.uniform(0, 1, (*shape, 2))
+    return np.concatenate([corner, corner + np.random.uniform(-0.05, 0.5, (*shape, 2))], -1).astype("float32")
+
+
+def coarse(*shape: int) -> np.ndarray:
+    """Scores among which many are equal."""
+    return np.random.choice(np.linspace(0, 1, 9), shape).astype("float32")
+
+
+def padded(value: LoDArray, room: int) -> LoDArray:
+    data = np.concatenate([value.data, np.repeat(value.data[:1], room, 0)])
+    return LoDArray(jnp.asarray(data), tuple(map(jnp.asarray, value.lod)), jnp.int32(len(value.data)))
+
+
+def both(type: str, *values, **attrs) -> None:
+    """The op on the host, and with room under jit, give the same rows."""
+    definition = get_op(type)
+    wanted = definition.fn(*values, **{s.param: s.default for s in definition.attrs.values() if s.param} | attrs)
+    given = [padded(v, 3) if isinstance(v, LoDArray) else v for v in values]
+    rule = definition.roomy
+    names = {spec.param: attrs.get(spec.param, spec.default) for spec in rule.attrs}
+    found = in_x64(jax.jit(lambda *taken: rule.fn(*taken[: len(rule.inputs)], **names)))(*given)
+    found, wanted = (v if isinstance(v, tuple) else (v,) for v in (found, wanted))
+    for got, want in zip(found, wanted, strict=False):
+        if isinstance(got, LoDArray):
+            assert [np.asarray(level).tolist() for level in got.lod] == [v.tolist() for v in getattr(want, "lod", ())]
+            np.testing.assert_array_equal(
+                got.data[got.nrows :], np.broadcast_to(got.data[:1], got.data.shape)[got.nrows :]
+            )
+            got, want = got.data[: got.nrows], getattr(want, "data", want)
+        np.testing.assert_array_equal(got, want)
+
+
+NMS = {"score_threshold": 0.1, "nms_threshold": 0.3, "nms_eta": 1.0, "normalized": True}
+
+
+def test_suppression():
+    both("multiclass_nms2", boxes(2, 9), coarse(2, 3, 9), **NMS, background_label=-1, nms_top_k=4, keep_top_k=3)
+
+
+def test_adaptive_suppression_of_boxes_by_class():
+    lod = (np.array([0, 2, 9], np.int32),)
+    values = LoDArray(boxes(9, 3), lod), LoDArray(coarse(9, 3), lod)
+    attrs = NMS | {"nms_eta": 0.8, "nms_threshold": 0.7, "normalized": False}
+    both("multiclass_nms2", *values, **attrs, background_label=0, nms_top_k=8, keep_top_k=5)
+
+
+def test_matching():
+    lod = (np.array([0, 3, 7], np.int32),)
+    dist = LoDArray(coarse(7, 5), lod)
+    for kind in ("bipartite", "per_prediction"):
+        both("bipartite_match", dist, match_type=kind, dist_threshold=0.5)
+    match = np.array([[0, -1, 2, -1, -1], [-1, 3, -1, -1, 1]], np.int32)
+    loss, found = coarse(2, 5), coarse(2, 5) / 2
+    attrs = {"neg_pos_ratio": 1.5, "neg_dist_threshold": 0.4, "sample_size": 3}
+    for kind in ("max_negative", "hard_example"):
+        both("mine_hard_examples", loss, match, found, loss[::-1].copy(), mining_type=kind, **attrs)
+    negative = LoDArray(np.array([[1], [3], [0]], np.int32), (np.array([0, 1, 3], np.int32),))
+    both("target_assign", LoDArray(coarse(7, 1, 4), lod), match, negative, mismatch_value=2)
+
+
+def test_a_share_of_negatives_is_counted_in_float32():
+    """7 of 10 is 7: 0.7 is a little less than 7/10 in float32, and 10 times it is rounded to 7."""
+    match = np.array([[0] * 10 + [-1] * 10], np.int32)
+    loss, none = np.arange(20, dtype=np.float32)[None], np.zeros((1, 20), np.float32)
+    attrs = {"neg_dist_threshold": 0.5, "sample_size": 0, "mining_type": "max_negative"}
+    rule = get_op("mine_hard_examples").fn
+    assert len(rule(loss, match, none, neg_pos_ratio=float(np.float32(0.7)), **attrs)[0].data) == 7
+
+
+def test_places_and_elements_under_a_mask():
+    x, mask = coarse(4, 3), np.random.rand(4, 3) > 0.5
+    both("where_index", mask)
+    both("masked_select", x, mask)
+    both("masked_select", x, np.zeros(3, bool))
+
+
+def test_a_path_of_tags_is_as_long_as_its_input():
+    scores, moves = coarse(2, 5, 4), coarse(4, 4)
+    definition, length = get_op("viterbi_decode"), np.array([3, 1])
+    best, path = in_x64(lambda: definition.fn(scores, moves, length, include_bos_eos_tag=True))()
+    roomy = in_x64(lambda: definition.roomy.fn(scores, moves, length, include_bos_eos_tag=True))()
+    np.testing.assert_array_equal(roomy[0], best)
+    np.testing.assert_array_equal(roomy[1], np.pad(path, ((0, 0), (0, 2))))
+
+
+@pytest.mark.parametrize("limit", [0.1, 2.0], ids=["some", "none"])
+def test_detection_models(tmp_path, limit):
+    """Rows, offsets and their number in each door; without a box no rows, where Fluid has one of [[-1]]."""
+    at, scores = fluid.data("at", [None, 9, 4]), fluid.data("scores", [None, 3, 9])
+    found = fluid.layers.multiclass_nms(at, fluid.layers.fc(scores, 9, 2, act="sigmoid"), limit, 8, 5)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(tmp_path), ["at", "scores"], [found], exe)
+    feed = {"at": boxes(2, 9), "scores": coarse(2, 3, 9)}
+    (wanted,) = exe.run(feed=feed, fetch_list=[found], return_numpy=False)
+    function, parameters = to_jax(str(tmp_path))
+    (got,) = function(parameters, feed)
+    if limit > 1:
+        assert (int(got.nrows), got.lod[0].tolist(), np.array(wanted).tolist()) == (0, [0, 0, 0], [[-1]])
+    else:
+        assert got.lod[0].tolist() == wanted.lod()[0]
+        np.testing.assert_allclose(got.data[: got.nrows], np.array(wanted), rtol=1e-6)
+    model = Model(tmp_path, None, None)
+    if limit > 1:
+        assert model.write(str(tmp_path / "c"), "c", batch=2)  # compared with the Executor
+    else:
+        files = model.write(str(tmp_path / "hlo"), "stablehlo", platforms=["cpu"])
+        (told,) = export.deserialize(bytearray(Path(files[0]).read_bytes())).call(parameters, feed)
+        np.testing.assert_allclose(told["data"], got.data, rtol=1e-6)
+        assert (int(told["nrows"]), told["lod"][0].tolist()) == (int(got.nrows), got.lod[0].tolist())
