@@ -87,3 +87,11 @@ def test_what_a_platform_lacks_is_told(tmp_path):
     model = save(tmp_path / "model", ["x"], [parts + fluid.layers.create_parameter([2], "float32")])
     with pytest.raises(ExportError, match="eig"):
         model.write(str(tmp_path / "out"), "stablehlo")
+
+
+def test_what_takes_only_some_batches_can_have_one_of_these(tmp_path):
+    x = fluid.data("x", [None, 4, 2, 2])
+    model = save(tmp_path / "model", ["x"], [fluid.layers.temporal_shift(fluid.layers.conv2d(x, 4, 1), 2, 0.25)])
+    with pytest.raises(ExportError, match="only some of the sizes[^$]*--batch N"):
+        model.write(str(tmp_path / "out"), "jax")
+    assert not (tmp_path / "out").exists()

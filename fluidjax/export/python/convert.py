@@ -21,6 +21,7 @@ from fluidjax.export.c.convert import SEED, Exact, Feed, executed
 from fluidjax.export.function import ExportError, JaxFunction, to_jax
 from fluidjax.export.python.page import Written, write
 from fluidjax.framework import Program
+from lowering.errors import LoweringError
 
 # How far a module may differ from the Executor, or else from float64, relative to the largest element.
 TOLERANCE, FROM_EXACT = 1e-6, 1e-5
@@ -56,13 +57,15 @@ def files_of(
     buffer = io.BytesIO()
     np.savez(buffer, **written.weights)  # type: ignore[arg-type]
     files = {"model.py": written.text.encode(), "weights.npz": buffer.getvalue()}
+    expected = [_expected(program, function, parameters, drawn, open_sizes=shapes is not None) for drawn in draws]
     with tempfile.TemporaryDirectory() as folder:
         for file, content in files.items():
             (Path(folder) / file).write_bytes(content)
         found = run_alone(Path(folder), [_leaves(function, drawn, room) for drawn in draws], written)
-    for drawn, got in zip(draws, found, strict=True):
+    for drawn, got, wanted in zip(draws, found, expected, strict=True):
         fetched = [_fetched(paths, leaves) for paths, leaves in zip(written.outputs, got, strict=True)]
-        _compare(program, function, parameters, drawn, fetched, room)
+        judge = Exact(function, parameters, {n: feed.value(room) for n, feed in drawn.items()}, SEED)
+        _compare(function, judge, fetched, wanted)
     return files
 
 
@@ -119,17 +122,27 @@ def _fetched(paths: list[str], leaves: list[np.ndarray]) -> Fetched:
     return rows, [np.diff(level).tolist() for path, level in named.items() if path.startswith(".lod")]
 
 
-def _compare(
-    program: Program,
-    function: JaxFunction,
-    parameters: Mapping[str, Any],
-    drawn: Mapping[str, Feed],
-    got: list[Fetched],
-    room: int,
-) -> None:
+def _expected(
+    program: Program, function: JaxFunction, parameters: Mapping[str, Any], drawn: Mapping[str, Feed], open_sizes: bool
+) -> dict[str, Fetched]:
+    """What the Executor fetches; ExportError where it does not take sizes that the program leaves open."""
+    try:
+        return executed(program, function, parameters, drawn, 1)[0]
+    except LoweringError as error:
+        if not open_sizes:
+            raise
+        raise ExportError(
+            explain(
+                f"the model takes only some of the sizes that it leaves open: {str(error).strip().splitlines()[0]}",
+                "results for " + ", ".join(f"{name} {list(feed.rows.shape)}" for name, feed in drawn.items()),
+                "none",
+                "fix the batch: --batch N",
+            )
+        ) from error
+
+
+def _compare(function: JaxFunction, judge: Exact, got: Sequence[Fetched], expected: Mapping[str, Fetched]) -> None:
     """Compare; where float32 rounds differently, the same function in float64 decides."""
-    (expected,) = executed(program, function, parameters, drawn, 1)
-    judge = Exact(function, parameters, {n: f.value(room) for n, f in drawn.items()}, SEED)
     for name, fetched in zip(function.fetches, got, strict=True):
         want = expected[name][0]
         found, _ = as_executed(fetched, expected[name])
