@@ -13,7 +13,7 @@ import lowering
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
 from fluidjax.execution.single import NativeOperator
-from fluidjax.framework.messages import set_attr, set_slot
+from fluidjax.framework.messages import set_attr
 from fluidjax.framework.protos import get_all_op_protos, op_proto
 from lowering.program import BOOKKEEPING
 
@@ -60,8 +60,8 @@ class OpDescCreationMethod:
             ("Input", self.__op_proto__.inputs, desc.inputs),
             ("Output", self.__op_proto__.outputs, desc.outputs),
         ):
-            for slot in slots:
-                set_slot(bound, slot.name, self._names(what, slot, kwargs.get(slot.name, ())))
+            for slot in slots:  # in the proto's order, which need not be that of the names
+                bound.add(parameter=slot.name, arguments=self._names(what, slot, kwargs.get(slot.name, ())))
         for spec in self.__op_proto__.attrs:
             if kwargs.get(spec.name) is not None:
                 self._set(desc, spec, kwargs[spec.name])

@@ -104,11 +104,16 @@ def _with_attrs(op_type: str, x: Variable, attrs: dict[str, Any], dtypes: tuple[
 
 
 def _scale(
-    x: Variable, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, name: str | None = None
+    x: Variable,
+    scale: float = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    name: str | None = None,
+    out: Variable | None = None,
 ) -> Variable:
-    """out = scale * x + bias, or scale * (x + bias); ``layers.scale`` under the name of the bare op."""
+    """out = scale * x + bias, or scale * (x + bias); ``layers.scale`` under the name of the bare op, into ``out``."""
     attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
-    return emit("scale", {"X": x}, x.dtype, attrs, name=name)
+    return emit("scale", {"X": x}, x.dtype, attrs, name=name, out=out)
 
 
 def softshrink(x: Variable, alpha: float | None = None) -> Variable:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import lowering
+from fluidjax.base.places import is_compiled_with_cuda
 from fluidjax.framework import names
 from fluidjax.framework.protos import op_proto
 
 
 def op_support_gpu(op_type: str) -> bool:
-    """Whether an op runs on accelerators: true for all registered ops except host ops."""
-    return lowering.has_op(op_type) and lowering.get_op(op_type).kind != "host"
+    """Whether an op runs where an accelerator is: true for all ops if there is one, else for those without kernels."""
+    return is_compiled_with_cuda() or op_type not in _get_all_register_op_kernels()
 
 
 def get_all_op_protos() -> list[bytes]:

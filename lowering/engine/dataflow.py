@@ -60,13 +60,19 @@ def uses(program: ProgramView, op: OpView) -> Uses:
     found: Uses = {}
     for slot, names in op.inputs.items():
         _add(found, {n: _slot_use(definition, op, slot) for n in names if n != EMPTY})
-    for slot in definition.continues if definition is not None else ():
+    for slot in _continued(definition, op):
         _add(found, {n: Use.DATA for n in op.outputs.get(slot) or () if n != EMPTY})
     for idx in sub_blocks(op):
         _add(found, {n: use for n, use in block_uses(program, idx).items() if _is_around(program, op, idx, n)})
     if definition is not None and definition.kind == "block" and op.computes_gradients:
         _add(found, {n: Use.HINT for n in _forward_variables(program, op)})
     return found
+
+
+def _continued(definition: OpDef | None, op: OpView) -> tuple[str, ...]:
+    if definition is None or (definition.continues_if and not op.attrs.get(definition.continues_if)):
+        return ()
+    return definition.continues
 
 
 def definitions(program: ProgramView, op: OpView) -> list[str]:
@@ -80,7 +86,7 @@ def definitions(program: ProgramView, op: OpView) -> list[str]:
 def kills(program: ProgramView, op: OpView) -> set[str]:
     """What is certain to be replaced entirely by an op."""
     definition = _definition(op)
-    continued = definition.continues if definition is not None else ()
+    continued = _continued(definition, op)
     sure = {n for slot, names in op.outputs.items() if slot not in continued for n in names if n != EMPTY}
     if op.type not in GUARDED:
         return sure

@@ -166,6 +166,7 @@ class OpDef:
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
     continues: tuple[str, ...] = ()  # output slots whose variables the op continues from, or may leave unchanged
+    continues_if: str = ""  # the attribute whose truth makes it so; without one, it always is
     changes: tuple[str, ...] = ()  # input slots whose variables a block op, in a backward pass, changes in ``ctx.env``
     forward: OpDef | None = None  # for a gradient op, the op it differentiates
     demands: Check | None = None

@@ -129,6 +129,7 @@ def op(
     spare: str = "",
     undeclared: str = "",
     continues: str = "",
+    continues_if: str = "",
     changes: str = "",
     moves: str = "",
     newer: str = "",
@@ -163,6 +164,7 @@ def op(
         absent: parameters of required inputs whose variable may have no value yet; the rule then gets None.
         undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as declared by the layer.
         continues: output slots whose variables the op continues from: it adds to their values, or may keep them.
+        continues_if: the attribute whose truth makes it so; always, by default.
         changes: parameters of inputs whose variables a block op changes in a backward pass, through ``ctx.env``.
         kind: ``plain``, ``block`` (runs sub-blocks; gets raw values and ``ctx``) or ``host`` (outside jit).
         moves: ``early`` or ``late``: the direction in which a host op may pass ops that share no variable with it.
@@ -177,7 +179,7 @@ def op(
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear, definition.compares = _lod_map(definition, lod), linear, compares
         definition.absent, definition.spare, definition.undeclared = words(absent), words(spare), words(undeclared)
-        definition.continues, definition.moves = words(continues), moves
+        definition.continues, definition.continues_if, definition.moves = words(continues), continues_if, moves
         definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}
         definition.diff = words(diff) if diff is not None else differentiable_params(definition)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax import layers
+from fluidjax import dygraph, layers
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +115,14 @@ REFUSED: list[tuple[type[Exception], Callable[[], Any]]] = [
     (TypeError, lambda: attention("float32", "float32", "float64")),
     (TypeError, lambda: attention("float32", "float64", "float32")),
     (TypeError, lambda: attention("int32", "int32", "int32")),
+    (TypeError, lambda: dygraph.NCE(4, 2)(ARRAY, data("int64"))),
+    (TypeError, lambda: dygraph.NCE(4, 2)(data("float16"), one("int64"))),
+    (TypeError, lambda: dygraph.NCE(4, 2)(data("float32"), one("int32"))),
+    (TypeError, lambda: dygraph.NCE(4, 2)(data("float32"), one("int64"), ARRAY)),
+    (TypeError, lambda: dygraph.BilinearTensorProduct(2, 2, 2)(data("float32"), ARRAY)),
+    (TypeError, lambda: dygraph.BilinearTensorProduct(2, 2, 2)(data("int32"), one())),
+    (TypeError, lambda: dygraph.TreeConv(2, 2)(ARRAY, one("int32"))),
+    (TypeError, lambda: dygraph.TreeConv(2, 2)(data("float32"), ARRAY)),
 ]
 
 

@@ -225,6 +225,7 @@ def test_a_loader_refuses_lists_of_different_lengths() -> None:
 def test_bare_ops_and_the_optimizers_helpers() -> None:
     x = fluid.data("x", [2, 2])
     assert _scale(x, scale=3.0).op.attr("scale") == 3.0
+    assert _scale(x, scale=3.0, out=x) is x
     assert append_regularization_ops([(x, None)]) == [(x, None)]
     assert append_gradient_clip_ops([]) == []
 

@@ -43,6 +43,23 @@ def test_sgd_moves_the_rows_of_a_table_where_the_table_has_them():
     np.testing.assert_array_equal(np.array(param.get_tensor()), table - [[0.5], [0], [1.0], [0]])
 
 
+def test_a_lazy_step_leaves_the_other_rows_of_an_output_as_they_were():
+    scope, ones = core.Scope(), np.ones((4, 2), "float32")
+    _rows(scope, "Grad", [2], 4, [[1.0, 1.0]])
+    single = dict.fromkeys(["LearningRate", "Beta1Pow", "Beta2Pow"], np.array([0.5], "float32"))
+    given = {"Param": ones, "Moment1": ones, "Moment2": ones, **single}
+    made = {f"{slot}Out": np.full_like(x, -7) for slot, x in given.items() if slot != "LearningRate"}
+    for name, value in {**given, **made}.items():
+        scope.var(name).get_tensor().set(value, PLACE)
+    names = {name: name for name in ["Grad", *given, *made]}
+    Operator("adam", lazy_mode=True, **names).run(scope, PLACE)
+    for slot in ("ParamOut", "Moment1Out", "Moment2Out"):
+        now = np.array(scope.find_var(slot).get_tensor())
+        assert (now[[0, 1, 3]] == -7).all() and (now[2] > 0).all(), slot
+    Operator("adam", lazy_mode=True, **{**names, "ParamOut": "Param"}).run(scope, PLACE)
+    assert (np.array(scope.find_var("Param").get_tensor())[[0, 1, 3]] == 1).all()
+
+
 def test_an_array_stays_the_users():
     scope = core.Scope()
     array = scope.var("Out").get_lod_tensor_array()
@@ -51,6 +68,11 @@ def test_an_array_stays_the_users():
     Operator("write_to_array", X="X", I="I", Out="Out").run(scope, PLACE)
     assert len(array) == 1
     np.testing.assert_array_equal(np.array(array[0]), [1, 2])
+
+
+def test_ops_without_kernels_run_where_an_accelerator_is():
+    assert core.op_support_gpu("sum") == core.is_compiled_with_cuda()
+    assert core.op_support_gpu("while") and core.op_support_gpu("feed")
 
 
 def test_kernels_are_named_as_tests_ask_for_them():

@@ -10,7 +10,7 @@ from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, default_main_program
 from fluidjax.initializer import Constant
-from fluidjax.writing.checks import FLOATS, check_dtype
+from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_dtype
 
 
 def require(condition: bool, message: str) -> None:
@@ -231,6 +231,8 @@ class BilinearTensorProduct(Layer):
 
     def forward(self, x: Variable, y: Variable) -> Variable:
         """[N, output_dim] of x [N, input1_dim] and y [N, input2_dim]."""
+        check_variable(self, "x", x, FULL_FLOATS)
+        check_variable(self, "y", y, FULL_FLOATS)
         inputs = {"X": x, "Y": y, "Weight": self.weight, "Bias": self.bias}
         out = self._helper.run("bilinear_tensor_product", inputs, {})
         self._helper.direct = False  # the tracer numbers the product, unique_name its activation, as in Fluid

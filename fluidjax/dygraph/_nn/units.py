@@ -122,6 +122,10 @@ class NCE(Layer):
 
     def forward(self, input: Variable, label: Variable, sample_weight: Variable | None = None) -> Variable:
         """[N, 1] from input [N, dim] and label, int64 [N, labels]."""
+        check_variable(self, "input", input, FULL_FLOATS)
+        check_variable(self, "label", label, ("int64",))
+        if sample_weight is not None:
+            check_variable(self, "sample_weight", sample_weight)
         inputs = {"Input": input, "Label": label, "Weight": self.weight, "Bias": self.bias}
         inputs |= {"SampleWeight": sample_weight, **self._tables}
         cost = self._helper.run("nce", inputs, self._attrs, "Cost", ("Cost", "SampleLogits", "SampleLabels"))
@@ -170,6 +174,8 @@ class TreeConv(Layer):
 
     def forward(self, nodes_vector: Variable, edge_set: Variable) -> Variable:
         """[N, nodes, output_size, num_filters] from vectors [N, nodes, feature_size] and edges int32 [N, edges, 2]."""
+        check_variable(self, "nodes_vector", nodes_vector)
+        check_variable(self, "edge_set", edge_set)
         inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": self.weight}
         out = self._helper.run("tree_conv", inputs, self._attrs)
         if self._bias_attr:

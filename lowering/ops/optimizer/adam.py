@@ -32,22 +32,39 @@ def _adam_step(
 
 
 def _sparse_adam(
-    grad: SelectedRows, state: Sequence[Array], lazy: bool, betas: tuple[Any, Any], rate: Array, epsilon: float
+    grad: SelectedRows,
+    state: Sequence[Array],
+    held: Sequence[Array] | None,
+    betas: tuple[Any, Any],
+    rate: Array,
+    epsilon: float,
 ) -> Sequence[Array]:
-    """(param, moment1, moment2) after a sparse step."""
-    if not lazy:
+    """(param, moment1, moment2) after a sparse step; of ``held``, the rows that the gradient has not, if it is lazy."""
+    if held is None:
         step = _adam_step(state[0], grad.to_dense(), state[1], state[2], betas, rate, epsilon)
         return [unless_empty(grad, new, old) for new, old in zip(step, state, strict=True)]
     merged = merge_rows(grad)
     p, m1, m2 = (take_rows(x, merged) for x in state)
     step = _adam_step(p, merged.values, m1, m2, betas, rate, epsilon)
-    return [put_rows(x, merged, new) for x, new in zip(state, step, strict=True)]
+    return [put_rows(x, merged, new) for x, new in zip(held, step, strict=True)]
+
+
+def _held(ctx: Any, slots: Sequence[str], state: Sequence[Array], in_place: frozenset[str]) -> list[Array]:
+    """What the variables of ``slots`` hold before the step: ``state`` where they are updated in place, or have none."""
+    found = []
+    for slot, x in zip(slots, state, strict=True):
+        names = () if ctx is None or slot in in_place else ctx.op.outputs.get(slot) or ()
+        value = next((ctx.env.get(name) for name in names), None)
+        found.append(x if value is None else data_of(value).reshape(jnp.shape(x)))
+    return found
 
 
 @op(
     out="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     lod=None,
     inplace=_ADAM_INPLACE,
+    continues="ParamOut Moment1Out Moment2Out",
+    continues_if="lazy_mode",
     newer="skip_update epsilon_tensor",
 )
 def adam(
@@ -74,8 +91,8 @@ def adam(
     """M1 = beta1 Moment1 + (1-beta1) Grad; M2 = beta2 Moment2 + (1-beta2) Grad^2; with b_i = Beta<i>Pow:
 
     ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. For a
-    sparse gradient, rows are merged; with ``lazy_mode`` only its rows change, otherwise the others have a gradient of
-    zero. Paddle's CPU kernel writes the powers before the sparse update reads them: where they are updated in place,
+    sparse gradient, rows are merged; with ``lazy_mode`` only its rows change (the other rows of ParamOut are those
+    that it had, if it is another variable than Param), otherwise the others have a gradient of zero. Paddle's CPU kernel writes the powers before the sparse update reads them: where they are updated in place,
     as by every optimizer, a sparse step uses the advanced powers. A sparse gradient without rows
     changes nothing. Paddle 2 scales epsilon, too, by sqrt(1-b2), and leaves all as it was where ``SkipUpdate`` is true.
     """
@@ -93,7 +110,8 @@ def adam(
     state = (param, moment1, moment2)
     if sparse:
         powers = unless_empty(grad, next1, beta1_pow), unless_empty(grad, next2, beta2_pow)
-        step = (*_sparse_adam(grad, state, lazy_mode, (b1, b2), rate, epsilon), *powers)
+        held = _held(ctx, ("ParamOut", "Moment1Out", "Moment2Out"), state, in_place) if lazy_mode else None
+        step = (*_sparse_adam(grad, state, held, (b1, b2), rate, epsilon), *powers)
     else:
         g = data_of(grad).reshape(param.shape)
         step = (*_adam_step(param, g, moment1, moment2, (b1, b2), rate, epsilon), next1, next2)
