@@ -119,7 +119,8 @@ def test_wants_its_variables_in_the_scope():
 def test_descs_by_keyword():
     (proto,) = [p for p in get_all_op_protos() if p.type == "scale"]
     desc = OpDescCreationMethod(proto)(X="x", Out="y", scale=0.5)
-    assert [(s.parameter, list(s.arguments)) for s in desc.inputs] == [("X", ["x"]), ("ScaleTensor", [])]  # as in the proto
+    slots = [(s.parameter, list(s.arguments)) for s in desc.inputs]
+    assert slots == [("X", ["x"]), ("ScaleTensor", [])]  # as in the proto
     with pytest.raises(TypeError, match="expected an OpProto"):
         OpDescCreationMethod("scale")
 
