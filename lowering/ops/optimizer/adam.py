@@ -91,10 +91,11 @@ def adam(
     """M1 = beta1 Moment1 + (1-beta1) Grad; M2 = beta2 Moment2 + (1-beta2) Grad^2; with b_i = Beta<i>Pow:
 
     ParamOut = Param - LearningRate sqrt(1-b2) / (1-b1) * M1 / (sqrt(M2) + epsilon); Beta<i>PowOut = b_i beta_i. For a
-    sparse gradient, rows are merged; with ``lazy_mode`` only its rows change (the other rows of ParamOut are those
-    that it had, if it is another variable than Param), otherwise the others have a gradient of zero. Paddle's CPU kernel writes the powers before the sparse update reads them: where they are updated in place,
-    as by every optimizer, a sparse step uses the advanced powers. A sparse gradient without rows
-    changes nothing. Paddle 2 scales epsilon, too, by sqrt(1-b2), and leaves all as it was where ``SkipUpdate`` is true.
+    sparse gradient, rows are merged; with ``lazy_mode`` only its rows change (the other rows of ParamOut are those that
+    it had, if it is another variable than Param), otherwise the others have a gradient of zero. Paddle's CPU kernel
+    writes the powers before the sparse update reads them: where they are updated in place, as by every optimizer, a
+    sparse step uses the advanced powers. A sparse gradient without rows changes nothing. Paddle 2 scales epsilon, too,
+    by sqrt(1-b2), and leaves all as it was where ``SkipUpdate`` is true.
     """
     lr = scalar(learning_rate, param.dtype)
     epsilon = epsilon if epsilon_tensor is None else scalar(epsilon_tensor, param.dtype)
