@@ -131,6 +131,8 @@ def declare_outputs(block: Block, op: Operator, carried: Mapping[str, str] = Map
                 fresh.append(name)
             elif name in op.input_arg_names:
                 _reshape(block, op, slot, name)
+            elif op.type == "write_to_array":  # an array has the LoD level of what was last written to it
+                block._var_recursive(name).desc.set_lod_level(_lod_level(block, op, slot, name))
     return fresh
 
 
