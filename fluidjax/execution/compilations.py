@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from fluidjax.execution.buffers import NOTHING
-from fluidjax.execution.compiled import CompiledOps, Step, unprepared
+from fluidjax.execution.compiled import CompiledOps, Step, still_valid, unprepared
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.kept import Kept
 from fluidjax.execution.recompilations import Recompilations
@@ -89,6 +89,13 @@ class Compilations:
         self._compiled.clear()
         self.tiers.clear()
         self.forget_state()
+
+    def keep(self, segments: Iterable[Segment]) -> None:
+        """Discard the state and all compiled forms but those of segments that a new plan has as they were."""
+        kept = still_valid(self._compiled, segments)
+        self.clear()
+        self._retired -= sum(compiled.traces for compiled in kept.values())
+        self._compiled = kept
 
     def forget_state(self) -> None:
         """Make the next run gather the state from the scope."""

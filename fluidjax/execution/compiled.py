@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,7 @@ from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
 from fluidjax.execution.waiting import compiling
 from lowering.engine.align import check_pairs
 from lowering.engine.either import NeedsOneForm
+from lowering.engine.plan import Segment
 from lowering.engine.runner import number_of
 from lowering.errors import InvalidArgumentError, Need, NeedsExact
 from lowering.program import OpView, ProgramView
@@ -185,6 +186,11 @@ class CompiledOps:
         return Step(compiled.results(left[0]), left[1], compiled.after(left))
 
     @property
+    def indices(self) -> tuple[int, ...]:
+        """Where the ops stand in their block."""
+        return tuple(op.index for op in self._work.ops)
+
+    @property
     def donates(self) -> bool:
         """Whether a call overwrites ``replaced``, so that a step that fails gives them back in the same form."""
         return self._donate
@@ -254,8 +260,7 @@ class CompiledOps:
     def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:
         """Everything but the program that a trace depends on."""
         work = self._work
-        ops = tuple(op.index for op in work.ops)
-        names = ops, work.inputs, work.outputs, work.replaced, work.starts, self.awaited
+        names = self.indices, work.inputs, work.outputs, work.replaced, work.starts, self.awaited
         options = work.buffers, self._donate, work.platform, self._fixed, self._checked, sorted(work.widened), work.wide
         return names, options, key, self._seen_on_host(values), sorted(work.capacities.items())
 
@@ -308,3 +313,9 @@ class CompiledOps:
             return []
         kinds = PLAIN if self._work.platform == "cpu" else (np.ndarray,)
         return [at for at in range(self._fixed, len(values)) if isinstance(data_of(values[at]), kinds)]
+
+
+def still_valid(compiled: Mapping[Any, CompiledOps], segments: Iterable[Segment]) -> dict[Any, CompiledOps]:
+    """Those of the compiled ops that a new plan runs together as before."""
+    same = {tuple(op.index for op in segment.ops) for segment in segments}
+    return {key: ops for key, ops in compiled.items() if ops.indices in same}

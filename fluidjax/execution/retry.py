@@ -192,7 +192,7 @@ class Attempts:
         self._compilations.causes.blame(needed, effect)
         self._outside.add(needed.op_index)
         self.plan_anew(())
-        self._compilations.clear()
+        self._compilations.keep(self.plan.segments)
 
     def grew(self, compiled: CompiledOps, overflows: Mapping[str, Any]) -> bool:
         """Enlarge the buffers that overflowed; returns whether any did."""

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.compiled import CompiledOps, still_valid
 from fluidjax.execution.kept import Kept
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment, cut
@@ -72,11 +72,11 @@ class Stretch:
 
     def _cut(self) -> None:
         self._segments = cut(self._program, self._ops, self._outputs, self._outside)
-        self._forget()
+        self._keep(still_valid(self._compiled, self._segments))
 
-    def _forget(self) -> None:
-        self._retired = self.traces
-        self._compiled.clear()
+    def _keep(self, compiled: dict[Any, CompiledOps]) -> None:
+        self._retired = self.traces - sum(c.traces for c in compiled.values())
+        self._compiled = compiled
 
     def run(self, given: Mapping[str, Any], seed: Any) -> dict[str, Any]:
         """The wanted values by name; those that no op wrote are left out.
@@ -123,7 +123,7 @@ class Stretch:
                 if name in compiled.uneven:
                     raise compiled.uneven[name]
                 self._capacities[name] = 2 * compiled.used[name]
-            self._forget()
+            self._keep({})
             return False
         if step.failure is not None:
             raise step.failure
@@ -131,7 +131,7 @@ class Stretch:
         return True
 
     def _compiled_for(self, segment: Segment, inputs: tuple[str, ...]) -> CompiledOps:
-        key = segment.ops[0].index, inputs
+        key = segment.ops[0].index, inputs, segment.writes
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = CompiledOps(

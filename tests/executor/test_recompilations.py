@@ -103,3 +103,16 @@ def test_a_batch_that_no_op_could_take_leaves_padding_as_it_was() -> None:
             with pytest.raises(fluid.core.EnforceNotMet, match="concat"):
                 step(1, [1, 2])
         assert max(step(2, [1, length]) for length in range(1, 12)) <= before + 2
+
+
+def test_ops_between_those_that_need_numbers_are_compiled_once() -> None:
+    """Each ``range`` asks for its limits only when it is reached; what was compiled before it stays."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        total = layers.reduce_sum(fluid.data("x", [2], "float32"))
+        for _ in range(3):
+            steps = layers.range(layers.zeros([1], "float32"), total, layers.ones([1], "float32"), "float32")
+            total = layers.reshape(layers.reduce_sum(steps), [1])
+        (found,) = fluid.Executor(fluid.CPUPlace()).run(main, feed={"x": np.array([2, 1], "f")}, fetch_list=[total])
+    assert found == [3.0]
+    assert sum(p.compilations for p in main.__dict__["_prepared_cache"].values()) == 4

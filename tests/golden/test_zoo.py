@@ -14,13 +14,14 @@ def own_copy(monkeypatch):
 
 
 ALL = sorted(p.parent.name for p in (DATA / "zoo").glob("*/meta.json"))
-# Much like others: their programs serve other tests, and the command replays them too.
+# Much like others, or long to compile: their programs serve other tests, and the command replays them too.
 ALIKE = """
 book_recognize_digits_mlp
 book_t_understand_sentiment_stacked_lstm
 clip_value
 ctrl_dynamic_rnn_memory_init
 cv_gan_dcgan
+cv_ocr_crnn_ctc
 lod_pool_average
 lod_pool_sqrt
 lr_exponential_staircase
