@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fluidjax.execution.compiled import Compiled
@@ -72,8 +72,15 @@ NOTHING = Call(None, None, (), (), (), None)
 
 
 class Again(NamedTuple):
-    """A stage: the sums that it began with, and what each device called."""
+    """A stage of each device.
 
+    Attributes:
+        sum: adds up what the stage needs; returns the sums that devices make in their programs.
+        apart: those.
+        calls: what each device called.
+    """
+
+    sum: Callable[[Sequence[Values]], tuple[Sum, ...]]
     apart: tuple[Sum, ...]
     calls: Sequence[Call | None]
 
@@ -84,6 +91,8 @@ class Again(NamedTuple):
 
     def run(self, values: Sequence[Values], seed: Any) -> bool:
         """Let all devices compute, then add to what they know; False where something differs."""
+        if self.sum(values) != self.apart:
+            return False
         calls = [call for call in self.calls if call is not None]
         left = [call.begin(known, seed) for call, known in zip(calls, values, strict=True)]
         if any(each is None for each in left):

@@ -18,7 +18,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feed import Handed
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.state import on_device
-from fluidjax.execution.writer import held_alone, write_back
+from fluidjax.execution.writer import empty, held_alone, write_back
 
 
 class _Seen(NamedTuple):
@@ -57,6 +57,14 @@ class Copies:
         for of_device in self.on:
             of_device.clear()
 
+    def lost(self, scope: Scope) -> bool:
+        """Whether a failed run took arrays with it, in which case their tensors hold nothing from now on."""
+        gone = [n for n, array in self.on[0].items() if type(array) is ArrayImpl and array.is_deleted()]
+        if gone:
+            empty(scope, gone)
+            self.clear()
+        return bool(gone)
+
     def handed(self, device: int) -> dict[str, Any]:
         """All arrays of a device, as they are handed to its next run."""
         return {name: Handed(array) for name, array in self.on[device].items()}
@@ -84,17 +92,27 @@ class Copies:
         return self.on[device][name]
 
     def store(self, scope: Scope, state: Sequence[Mapping[str, Any]]) -> None:
-        """Store what the devices leave: shared variables as device 0 has them, and the devices' own."""
+        """Store what the devices leave: shared variables as device 0 has them, and the devices' own.
+
+        None is what a device has lost.
+        """
         stored: dict[str, Any] = {}
         for i, left in enumerate(state):
             self.on[i].update(left)
+            for name in [n for n, value in left.items() if value is None]:
+                del self.on[i][name]
             own = {n: value for n, value in left.items() if n not in stored}
             if i:
                 own = {n: _moved(value, self._devices[0]) for n, value in own.items()}
             stored |= own
         write_back(scope, stored)
+        known = self._scope() is scope and self._edition == scope._edition
         for name, array in stored.items():
-            self._see(scope, name, array)
+            seen = self._seen.get(name) if known else None
+            if seen is not None and seen.variable._holder is seen.holder:
+                self._seen[name] = _Seen(seen.variable, seen.holder, array)
+            else:
+                self._see(scope, name, array)
         self._scope, self._edition = weakref.ref(scope), scope._edition
 
     def _see(self, scope: Scope, name: str, array: Any) -> None:

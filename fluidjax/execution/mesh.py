@@ -7,6 +7,7 @@ arrays are the whole. Feeds and fetches of each device are shares of the rows of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -94,6 +95,26 @@ class Spread(Spreading):
         if value is not None and not isinstance(value, (jax.Array, np.ndarray)):
             raise Unspreadable(f"a {type(value).__name__} is fetched")
         return jnp.atleast_1d(value) if spec == _DIVIDED and value is not None else value
+
+
+def rows_of(devices: Sequence[jax.Device]) -> NamedSharding:
+    """Where an array is of which each device has as many rows."""
+    return NamedSharding(Mesh(np.array(devices), (AXIS,)), _DIVIDED)
+
+
+def as_rows(arrays: Sequence[jax.Array], rows: NamedSharding) -> jax.Array:
+    """Arrays of one form, one on each device in order, as rows of one array; nothing moves.
+
+    jax's own function for this checks all that is certain here, which takes four times as long.
+    """
+    first, *others = arrays[0].shape
+    form = _form_of_rows((first * len(arrays), *others), arrays[0].dtype)
+    return ArrayImpl(form, rows, list(arrays), committed=True, _skip_checks=True)
+
+
+@lru_cache(maxsize=1024)
+def _form_of_rows(shape: tuple[int, ...], dtype: Any) -> Any:
+    return jax.core.ShapedArray(shape, dtype)
 
 
 def on_one_device(array: Any) -> Any:

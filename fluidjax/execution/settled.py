@@ -61,7 +61,7 @@ class SettledRuns:
             if state is None or not state.current(scope) or not state.is_lost():
                 return error
             drop(scope, state)
-        return _lost(error)
+        return lost(error)
 
     def _again(self, scope: Scope, state: ResidentState, compiled: Compiled, feeds: list[Any], seed: Any) -> list[Any]:
         """Call the step as ``Compiled`` says: an interrupt comes before it or after it."""
@@ -97,7 +97,8 @@ class SettledRuns:
         return checked_fetches(scope, self._fetches, compiled.results(left[0]))
 
 
-def _lost(error: Exception) -> RuntimeError:
+def lost(error: Exception) -> RuntimeError:
+    """The error to report for an ``error`` inside XLA that left nothing of the state."""
     return RuntimeError(
         f"a step failed inside of XLA, after it had taken the program's state over to update it in place: {error}\n"
         "  expected: the memory that the step's earlier runs had; received: the failure above. The variables that the"

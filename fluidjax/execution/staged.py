@@ -1,19 +1,19 @@
 """Steps over several physical devices whose shares differ: a local step on each, one sum over all, an update on each.
 
-Each device runs programs of its own (see ``lowering.engine.staged``), compiled for its share; only the sums of
-gradients are one jitted function over all of them. Nothing is stored before all devices have succeeded. A run like an
-earlier one calls what that one compiled.
+Each device runs programs of its own (see ``lowering.engine.staged``), compiled for its share. The sums of gradients and
+what computes the same on all devices are one function over all of them; where devices differ there, too, the sums are.
+Nothing is stored before all devices have succeeded. A run like an earlier one calls what that one compiled.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cache, partial
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.scope import Scope
@@ -24,10 +24,12 @@ from fluidjax.execution.asked import preparing_flags
 from fluidjax.execution.copies import Copies
 from fluidjax.execution.feed import Handed
 from fluidjax.execution.form import form
-from fluidjax.execution.mesh import Unspreadable
+from fluidjax.execution.joint import Joint, JointCall
+from fluidjax.execution.mesh import Unspreadable, as_rows, rows_of
 from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
+from fluidjax.execution.settled import lost
 from fluidjax.execution.shares import Feed
 from fluidjax.execution.state import NothingToFetch
 from fluidjax.files.trust import check as check_trusted
@@ -65,7 +67,9 @@ class Staged:
         self._sums = Sums(devices)
         whole.__dict__.setdefault("_staged_runs", weakref.WeakSet()).add(self)
         self._copies = Copies(devices)
-        self._again: dict[Any, list[Again]] = {}  # by what is fetched: what each stage called
+        self._names = cache(program.names)
+        self._joint = [self._made_joint(at) for at in range(len(program.stages))]
+        self._again: dict[Any, list[Again | JointCall]] = {}  # by what is fetched: what each stage called
 
     def run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str]) -> list[list[Any]]:
         """Run once; for each device what it fetches.
@@ -86,6 +90,10 @@ class Staged:
                 raise explained(error, self._whole, parts[0]) from error
             except NothingToFetch as error:
                 raise Unspreadable(str(error)) from error
+            except (jax.errors.JaxRuntimeError, ValueError) as error:
+                if self._copies.lost(scope):
+                    raise lost(error) from error
+                raise
 
     def fed_state(self, parts: Sequence[Feed]) -> Feed:
         """What device 0 is fed of variables that persist and are not written: the scope holds that from then on."""
@@ -95,15 +103,26 @@ class Staged:
     @property
     def compilations(self) -> int:
         """How many times programs of devices were traced and compiled."""
-        return sum(device.compilations for device in self._devices)
+        of_devices = sum(device.compilations for device in self._devices)
+        return of_devices + sum(joint.traces for joint in self._joint if joint is not None)
 
     def drop_copies(self) -> None:
         """Before runs of another kind: let go of what they will outdate."""
         self._copies.clear()
         self._again.clear()
+        for joint in self._joint:
+            if joint is not None:
+                joint.forget()
+
+    def _made_joint(self, at: int) -> Joint | None:
+        """How all devices compute a stage as one, if they can. The last stage gives its state away."""
+        stage, first = self._program.stages[at], self._devices[0]
+        program = stage.joint()
+        state = first.state(at) if at == len(self._program.stages) - 1 else ()
+        return None if program is None else Joint([d.device for d in self._devices], program, stage.sums, state)
 
     def _run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str], seed: Any) -> list[list[Any]]:
-        asked = [[names[i] for names in map(self._program.names, fetches)] for i in range(len(self._devices))]
+        asked = [[names[i] for names in map(self._names, fetches)] for i in range(len(self._devices))]
         fed = [self._fed(d, part) for d, part in zip(self._devices, parts, strict=True)]
         values = None
         if self._copies.current(scope):
@@ -112,14 +131,18 @@ class Staged:
             self._again.clear()
         if values is None:
             values = self._first(scope, fed, asked, tuple(fetches), seed)
-        state = [{n: known[n].value for n in d.keeps} for d, known in zip(self._devices, values, strict=True)]
+        return self._stored(scope, values, asked)
+
+    def _stored(self, scope: Scope, values: Sequence[Values], asked: Sequence[Sequence[str]]) -> list[list[Any]]:
+        """Store what the run leaves; returns what is fetched."""
+        state = [{n: _given(known[n]) for n in d.keeps} for d, known in zip(self._devices, values, strict=True)]
         found = [[_unshared(known[n].value) for n in names] for known, names in zip(values, asked, strict=True)]
         jax.block_until_ready((state, found))
         self._copies.store(scope, state)
         return found
 
     def _fed(self, device: _Device, part: Feed) -> Values:
-        return {self._program.names(n)[device.index]: _fed(v, device.device) for n, v in part.items()}
+        return {self._names(n)[device.index]: _fed(v, device.device) for n, v in part.items()}
 
     def _first(
         self, scope: Scope, fed: Sequence[Values], asked: Sequence[Sequence[str]], fetches: tuple[str, ...], seed: Any
@@ -127,14 +150,7 @@ class Staged:
         """Run all stages; what each device then knows."""
         values = [self._begin(scope, d, part, names) for d, part, names in zip(self._devices, fed, asked, strict=True)]
         before = [dict(known) for known in values]
-        stages = []
-        for at, stage in enumerate(self._program.stages):
-            apart = self._sum(stage.sums, values)
-            calls = [
-                with_device(device.device, device.step, at, apart, known, names, seed)
-                for device, known, names in zip(self._devices, values, asked, strict=True)
-            ]
-            stages.append(Again(apart, calls))
+        stages = [self._stage(at, values, asked, seed) for at in range(len(self._program.stages))]
         if not all(_stays(d.keeps, *of) for d, *of in zip(self._devices, before, values, strict=True)):
             self._again.clear()
         elif all(stage.possible for stage in stages):
@@ -149,11 +165,28 @@ class Staged:
         if stages is None:
             return None
         values = [self._copies.handed(i) | part for i, part in enumerate(fed)]
-        for sums, again in zip(self._program.stages, stages, strict=True):
-            if self._sum(sums.sums, values) != again.apart or not again.run(values, seed):
-                return None
+        if not all(again.run(values, seed) for again in stages):
+            return None
         self.repeated += 1
         return values
+
+    def _stage(self, at: int, values: Sequence[Values], asked: Sequence[Sequence[str]], seed: Any) -> Again | JointCall:
+        """Run a stage: all devices at once, or one after the other."""
+        joint = self._joint[at]
+        if joint is not None:
+            wanted = {name for of_device in asked for name in of_device}
+            first = self._devices[0]
+            everywhere = first.elsewhere(at) | wanted
+            called = joint.run(values, first.fetches(at, wanted), everywhere, seed)
+            if called is not None:
+                return called
+        sum = partial(self._sum, self._program.stages[at].sums)
+        apart = sum(values)
+        calls = [
+            with_device(device.device, device.step, at, apart, known, names, seed)
+            for device, known, names in zip(self._devices, values, asked, strict=True)
+        ]
+        return Again(sum, apart, calls)
 
     def _begin(self, scope: Scope, device: _Device, part: Values, asked: Sequence[str]) -> Values:
         """What a device is fed, and what it may read of the scope."""
@@ -215,6 +248,21 @@ class _Device:
         parts = {s.parts[self.index] for stage in self._stages[at + 1 :] for s in stage.sums}
         return parts.union(*(reads for reads, _ in self._flows[at + 1 :]))
 
+    def state(self, at: int) -> frozenset[str]:
+        """What a stage reads of the scope and replaces."""
+        before = {s.totals[self.index] for s in self._stages[at].sums}.union(*(w for _, w in self._flows[:at]))
+        reads, writes = self._flows[at]
+        return writes.intersection(reads, self.keeps) - before
+
+    def elsewhere(self, at: int) -> set[str]:
+        """What other stages read."""
+        return {n for k, (reads, _) in enumerate(self._flows) if k != at for n in reads}
+
+    def fetches(self, at: int, asked: Collection[str]) -> tuple[str, ...]:
+        """What of a stage's results and its sums is needed."""
+        totals = (s.totals[self.index] for s in self._stages[at].sums)
+        return tuple(sorted(self._flows[at][1].union(totals) & self._later[at].union(asked)))
+
     @property
     def compilations(self) -> int:
         """How many times its programs were traced and compiled."""
@@ -257,9 +305,8 @@ class Sums:
     """Sums of arrays over devices, of which each gets all."""
 
     def __init__(self, devices: Sequence[jax.Device]):
-        mesh = Mesh(np.array(devices), (AXIS,))
-        rows = PartitionSpec(AXIS)
-        self._rows = NamedSharding(mesh, rows)
+        self._rows = rows_of(devices)
+        rows, mesh = self._rows.spec, self._rows.mesh
         over = jax.shard_map(_summed, mesh=mesh, in_specs=(rows,), out_specs=rows, check_vma=False)
         self._jitted = jax.jit(over)
 
@@ -273,10 +320,7 @@ class Sums:
         return [self._apart(total, of[0].shape) for total, of in zip(totals, parts, strict=True)]
 
     def _joined(self, parts: Sequence[jax.Array]) -> jax.Array:
-        """The parts as rows of one array; nothing moves."""
-        first, *others = parts[0].shape or (1,)
-        parts = [part if part.ndim else part.reshape(1) for part in parts]
-        return jax.make_array_from_single_device_arrays((first * len(parts), *others), self._rows, list(parts))
+        return as_rows([part if part.ndim else part.reshape(1) for part in parts], self._rows)
 
     def _apart(self, total: jax.Array, shape: tuple[int, ...]) -> list[jax.Array]:
         found = [total.addressable_data(i) for i in range(self._rows.num_devices)]
@@ -303,10 +347,16 @@ def _moved(value: Any, device: jax.Device) -> Any:
 
 def _unshared(value: Any) -> Any:
     """A fetched value that no later run gives away."""
+    if type(value) is ArrayImpl:
+        return np.array(value)
     return jax.tree_util.tree_map(lambda leaf: np.array(leaf), value)
 
 
+def _given(value: Handed | None) -> Any:
+    return None if value is None else value.value
+
+
 def _stays(names: Sequence[str], before: Values, after: Values) -> bool:
-    """Whether the state that a device reads is left in the same form."""
-    read = [n for n in names if type(before.get(n)) is Handed]
+    """Whether the state that a device reads is left in the same form, as far as it is given it."""
+    read = [n for n in names if type(before.get(n)) is Handed and after[n] is not None]
     return form([before[n].value for n in read]) == form([after[n].value for n in read])

@@ -124,3 +124,12 @@ def drop(scope: Scope, state: ResidentState) -> None:
             tensor = variable._holder if variable is not None else None
             if isinstance(tensor, LoDTensor) and isinstance(tensor._stored, Resident) and tensor._stored.of(state):
                 tensor._array = None
+
+
+def empty(scope: Scope, names: Iterable[str]) -> None:
+    """Empty tensors whose arrays are gone."""
+    with scope._lock:
+        for name in names:
+            variable = scope.find_var(name)
+            if variable is not None and isinstance(variable._holder, LoDTensor):
+                variable._holder._array = None

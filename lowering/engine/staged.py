@@ -14,13 +14,14 @@ in the first stage that has all it reads: the first one, unless that depends on 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.engine.dataflow import MARKERS, definitions, uses
 from lowering.engine.devices import Devices, completed, is_joint, is_joint_gradient, on_device, own_and_sums
 from lowering.engine.replicas import ReplicaWriter
+from lowering.engine.spread import SpreadProgram
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import get_op
 
@@ -46,10 +47,24 @@ class Stage:
 
     def program(self, device: int, sums: Collection[Sum]) -> ProgramView:
         """The program of a device that is given the parts of these sums, and begins with them."""
-        outermost, *blocks = self.programs[device].blocks
-        ops = (*(s.op(device) for s in sums), *outermost.ops)
-        ops = tuple(replace(op, index=i) for i, op in enumerate(ops))
-        return replace(self.programs[device], blocks=(replace(outermost, ops=ops), *blocks))
+        return _begun_with([s.op(device) for s in sums], self.programs[device])
+
+    def joint(self) -> SpreadProgram | None:
+        """The program of all devices at once, which begins with the sums; None where they compute different things."""
+        ops = [program.blocks[0].ops for program in self.programs]
+        if not self.sums or any(of != ops[0] for of in ops) or any(len(set(s.totals)) > 1 for s in self.sums):
+            return None
+        sums = [OpView("sum_over_devices", {"X": [s.parts[0]]}, {"Out": [s.totals[0]]}, {}) for s in self.sums]
+        program = _begun_with(sums, self.programs[0])
+        rows = {n: 0 for op in program.blocks[0].ops for n in (*op.input_names(), *op.output_names())}
+        return SpreadProgram(program, frozenset(), frozenset(), {}, len(ops), rows)
+
+
+def _begun_with(first: Sequence[OpView], program: ProgramView) -> ProgramView:
+    """The program with these ops before its own."""
+    outermost, *blocks = program.blocks
+    ops = tuple(replace(op, index=i) for i, op in enumerate((*first, *outermost.ops)))
+    return replace(program, blocks=(replace(outermost, ops=ops), *blocks))
 
 
 @dataclass(frozen=True, eq=False)
