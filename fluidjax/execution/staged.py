@@ -25,21 +25,21 @@ from fluidjax.execution.copies import Copies
 from fluidjax.execution.feed import Handed
 from fluidjax.execution.form import form
 from fluidjax.execution.joint import Joint, JointCall
-from fluidjax.execution.mesh import Unspreadable, as_rows, rows_of
+from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.settled import lost
 from fluidjax.execution.shares import Feed
 from fluidjax.execution.state import NothingToFetch
+from fluidjax.execution.sums import Sums
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program
 from lowering.engine.dataflow import flow
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.staged import StagedProgram, Sum
-from lowering.engine.x64 import with_device, with_x64
+from lowering.engine.x64 import with_device
 from lowering.errors import UninitializedError
-from lowering.mesh import AXIS
 from lowering.values import SelectedRows
 
 _KEPT = 64  # prepared programs of a device
@@ -299,36 +299,6 @@ class _Device:
             program = self._stages[at].program(self.index, apart)
             found = self._prepared[key] = Prepared(program, feeds, fetches, self.device.platform, checked)
         return found
-
-
-class Sums:
-    """Sums of arrays over devices, of which each gets all."""
-
-    def __init__(self, devices: Sequence[jax.Device]):
-        self._rows = rows_of(devices)
-        rows, mesh = self._rows.spec, self._rows.mesh
-        over = jax.shard_map(_summed, mesh=mesh, in_specs=(rows,), out_specs=rows, check_vma=False)
-        self._jitted = jax.jit(over)
-
-    def __call__(self, parts: Sequence[Sequence[jax.Array]]) -> list[list[jax.Array]]:
-        """For each list of parts, one on each device, the sum on each device."""
-        if not parts:
-            return []
-        # Steps of one host's devices that overtake each other would wait for each other's threads.
-        jax.block_until_ready(parts)
-        totals = jax.block_until_ready(with_x64(self._jitted, [self._joined(of) for of in parts]))
-        return [self._apart(total, of[0].shape) for total, of in zip(totals, parts, strict=True)]
-
-    def _joined(self, parts: Sequence[jax.Array]) -> jax.Array:
-        return as_rows([part if part.ndim else part.reshape(1) for part in parts], self._rows)
-
-    def _apart(self, total: jax.Array, shape: tuple[int, ...]) -> list[jax.Array]:
-        found = [total.addressable_data(i) for i in range(self._rows.num_devices)]
-        return found if shape else [one.reshape(()) for one in found]
-
-
-def _summed(parts: list[jax.Array]) -> list[jax.Array]:
-    return [jax.lax.psum(part, AXIS) for part in parts]
 
 
 def _are_arrays(parts: Sequence[Any]) -> bool:
