@@ -11,8 +11,10 @@ from fluidjax.base.later import later
 _HOMES = {
     "ast_transformer": ("DygraphToStaticAst", "convert_to_static"),
     "building": (),
+    "calls": (),
     "convert_call_func": ("convert_call",),
     "ifelse_transformer": (),
+    "nodes": (),
     "loop_transformer": ("LoopTransformer", "NameVisitor"),
     "partial_program": (),
     "program_translator": ("ProgramTranslator", "convert_function_with_cache"),

@@ -46,6 +46,23 @@ def convert_function_with_cache(dygraph_func: Any) -> Any:
     return converted(function, staged) if isinstance(function, types.FunctionType) else staged.call(function)
 
 
+class FunctionCache:
+    """Converted functions, by what they were converted from."""
+
+    def __init__(self) -> None:
+        self._converted: dict[Any, Any] = {}
+
+    def get_or_cache_func(self, func: Any) -> Any:
+        """The converted function; the same one for the same function."""
+        if func not in self._converted:
+            self._converted[func] = convert_function_with_cache(func)
+        return self._converted[func]
+
+    def exist(self, func: Any) -> bool:
+        """Whether a function was converted by this cache."""
+        return func in self._converted
+
+
 class FunctionSpec:
     """A function together with the arguments of a call.
 

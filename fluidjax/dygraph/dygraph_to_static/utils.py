@@ -12,16 +12,50 @@ from collections.abc import Mapping
 from typing import Any
 
 from fluidjax.base.errors import explain
+from fluidjax.dygraph.dygraph_to_static.calls import (
+    dygraph_class_to_static_api,
+    is_api_in_module,
+    is_dygraph_api,
+    is_numpy_api,
+    is_paddle_api,
+    is_to_variable,
+    to_static_api,
+)
+from fluidjax.dygraph.dygraph_to_static.nodes import (
+    RenameTransformer,
+    create_api_shape_node,
+    create_assign_node,
+    create_funcDef_node,
+    generate_name_node,
+    get_constant_variable_node,
+    index_in_list,
+    is_candidate_node,
+)
 from fluidjax.dygraph.dygraph_to_static.static_analysis import NodeVarType, StaticAnalysisVisitor, module_of
 from fluidjax.dygraph.dygraph_to_static.trees import kind, source_of
 
 __all__ = [
     "IsControlFlowVisitor",
+    "RenameTransformer",
     "ast_to_func",
     "ast_to_source_code",
     "compare_with_none",
+    "create_api_shape_node",
+    "create_assign_node",
+    "create_funcDef_node",
+    "dygraph_class_to_static_api",
+    "generate_name_node",
     "get_attribute_full_name",
+    "get_constant_variable_node",
+    "index_in_list",
+    "is_api_in_module",
+    "is_candidate_node",
     "is_control_flow_to_transform",
+    "is_dygraph_api",
+    "is_numpy_api",
+    "is_paddle_api",
+    "is_to_variable",
+    "to_static_api",
 ]
 
 
