@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 
 import fluidjax as fluid
 from fluidjax.command import cli
@@ -114,6 +116,22 @@ def test_primitives_are_those_of_jax(function, arguments, tmp_path):
     ((*found,),) = convert.run_alone(tmp_path, [[[x] for x in arguments]], written)
     wrong = {i: (a, b) for i, ((a,), b) in enumerate(zip(found, expected, strict=True)) if not difference(a, b) < 2e-6}
     assert not wrong, wrong
+
+
+def test_names_of_loops_hide_none_from_outside():
+    def function(x):
+        rows, carry = checkpoint_name(jnp.sin(x), "rows"), checkpoint_name(jnp.cos(x), "carry")
+        total, _ = jax.lax.scan(lambda state, row: (state + row * rows.sum() + carry.sum(), None), x.sum(), x)
+        return [
+            jax.lax.while_loop(lambda s: s < carry.sum() + 9, lambda s: s + rows.max() ** 2 + 1, total),
+            rows,
+            carry,
+        ]
+
+    plain, module = Plain(function, (X[0],)), {"__file__": __file__}
+    exec(write(plain, {}, {"x0": X[0]}, "loops").text, module)
+    for got, want in zip(module["predict"]({}, X[0]), function(X[0]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 @pytest.fixture

@@ -130,3 +130,21 @@ def test_detection_models(tmp_path, limit):
         (told,) = export.deserialize(bytearray(Path(files[0]).read_bytes())).call(parameters, feed)
         np.testing.assert_allclose(told["data"], got.data, rtol=1e-6)
         assert (int(told["nrows"]), told["lod"][0].tolist()) == (int(got.nrows), got.lod[0].tolist())
+
+
+def test_rows_under_a_mask_go_through_a_layer():
+    """As programs of Paddle 2 select rows: nonzero, flatten, gather, a matrix product."""
+    block = fluid.default_main_program().global_block()
+    x, weights = fluid.data("x", [None, 4]), fluid.layers.create_parameter([4, 3], "float32", "w")
+    chosen = fluid.layers.where(fluid.layers.reduce_sum(x, 1) > 0)
+    flat, out = (block.create_var(name=name, dtype=kind) for name, kind in (("flat", "int64"), ("out", "float32")))
+    shape = block.create_var(name="shape", dtype="int64")
+    axes = {"start_axis": 0, "stop_axis": -1}
+    block.append_op("flatten_contiguous_range", {"X": chosen}, {"Out": flat, "XShape": shape}, axes)
+    block.append_op("matmul_v2", {"X": fluid.layers.gather(x, flat), "Y": weights}, {"Out": out})
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    function, parameters = to_jax(fluid.default_main_program(), ["x"], [flat, out])
+    given = {"x": np.random.uniform(-1, 1, (5, 4)).astype("float32")}
+    for got, want in zip(function(parameters, given), exe.run(feed=given, fetch_list=[flat, out]), strict=True):
+        np.testing.assert_allclose(got.data[: got.nrows], want, rtol=1e-6)

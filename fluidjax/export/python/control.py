@@ -51,10 +51,11 @@ def while_(f: Function, node: Node) -> list[Expr]:
     for name, inner, held in ((more, test, node.ins[:a]), (body, step, node.ins[a:b])):
         carried = inner.inputs[len(held) :]
         local = Names(f.names.taken)
+        given = local.new("carry")
         names = [local.new(out) for out in outs]
         inside = f.inner(inner, [*_held(f, held), *_unpack(f, carried, names)], local)
         inside.write(inner.nodes)
-        f.lines += [f"def {name}(carry):", f"    {_together(names)} = carry"]
+        f.lines += [f"def {name}({given}):", f"    {_together(names)} = {given}"]
         f.lines += [f"    {line}" for line in inside.lines]
         results = [inside.tight(v, 0) for v in inner.outputs]
         f.lines.append(f"    return {results[0] if name == more else _tuple(results)}")
@@ -69,13 +70,14 @@ def scan(f: Function, node: Node) -> list[Expr]:
     a, b = p["num_consts"], p["num_consts"] + p["num_carry"]
     outs, body = _names(f, node.outs, "state"), f.names.new("body")
     local = Names(f.names.taken)
+    given, taken = local.new("carry"), local.new("rows")
     carry = [local.new(out) for out in outs[: b - a]]
     rows = [local.new(v.name or "row") for v in step.inputs[b:]]
     inside = f.inner(step, [*_held(f, node.ins[:a]), *_unpack(f, step.inputs[a:], [*carry, *rows])], local)
     inside.write(step.nodes)
     results = [inside.tight(v, 0) for v in step.outputs]
-    f.lines.append(f"def {body}(carry, rows):")
-    f.lines += [f"    {_together(names)} = {word}" for names, word in ((carry, "carry"), (rows, "rows")) if names]
+    f.lines.append(f"def {body}({given}, {taken}):")
+    f.lines += [f"    {_together(names)} = {word}" for names, word in ((carry, given), (rows, taken)) if names]
     f.lines += [f"    {line}" for line in inside.lines]
     f.lines.append(f"    return {_tuple(results[: b - a])}, {_tuple(results[b - a :])}")
     words = [body, *(_tuple([f.tight(v, 0) for v in part]) for part in (node.ins[a:b], node.ins[b:]))]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
+from lowering.errors import NeedsExact
 from lowering.registry import op
+from lowering.values import data_of, is_padded
 
 
 def _swapped(x, swap: bool):
@@ -18,6 +22,14 @@ def matmul_v2(x, y, *, trans_x: bool = False, trans_y: bool = False):
     Dims before them broadcast. Transposing a vector does nothing.
     """
     return jnp.matmul(_swapped(x, trans_x), _swapped(y, trans_y))
+
+
+@matmul_v2.with_room
+def _(x: Any, y: Any, *, trans_x, trans_y):
+    wide, other = data_of(x).ndim, data_of(y).ndim
+    if is_padded(y) or wide < max(2, other) or (trans_x and wide == 2) or (other == wide > 2 and y.shape[0] != 1):
+        raise NeedsExact("a product across padded rows")
+    return x.with_data(jnp.matmul(_swapped(x.data, trans_x), _swapped(data_of(y), trans_y)))
 
 
 @op(grad="vjp", reads="x vec")

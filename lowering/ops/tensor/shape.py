@@ -20,7 +20,7 @@ from lowering.values import LoDArray, Meta, data_of
 X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from
 
 
-def _keep_rows(x: LoDArray, out: Any) -> Any:
+def keep_rows(x: LoDArray, out: Any) -> Any:
     """``out`` with the rows of X where dim 0 still is the rows; several rows out of each padded one are rows, too."""
     rows = out.shape[0] if out.ndim and x.data.ndim else -1
     if rows == x.capacity:
@@ -74,7 +74,7 @@ def _x_shape(op, x):
 
 def _reshape(x: LoDArray, shape_, shape, shape_tensor):
     wanted = shape_from(shape_, shape, shape_tensor, "reshape: the shape")
-    return _keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
+    return keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
 
 
 @op(rows=MASKED, lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"}, linear=True)
@@ -97,7 +97,7 @@ def _back(d_out: LoDArray, x: Meta, shape: tuple[int, ...]) -> Any:
         return x.like(out)
     if d_out.padded and shape and shape[0] and d_out.capacity > shape[0] and d_out.capacity % shape[0] == 0:
         return LoDArray(out, (), d_out.rows() // np.int32(d_out.capacity // shape[0]))
-    return _keep_rows(d_out, out)
+    return keep_rows(d_out, out)
 
 
 @op(
@@ -144,7 +144,7 @@ def _infer_squeeze(op, var_of):
 
 
 def _squeeze(x: LoDArray, axes):
-    return _keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
+    return keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
 
 
 @op(rows=MASKED, lod=None, infer=_infer_squeeze, linear=True)
@@ -205,7 +205,7 @@ def _infer_unsqueeze(op, var_of):
 
 def _unsqueeze(x: LoDArray, axes, tensor, tensors):
     named = axes or shape_from((), tensor, tensors, "unsqueeze: the axes")  # the attribute wins, unlike in reshape
-    return _keep_rows(x, x.data.reshape(_unsqueezed(x.shape, named)))
+    return keep_rows(x, x.data.reshape(_unsqueezed(x.shape, named)))
 
 
 @op(rows=MASKED, lod=None, infer=_infer_unsqueeze, diff="x", linear=True)
@@ -246,7 +246,7 @@ def _(x_shape: Meta, d_out: LoDArray):
 
 
 def _flatten(x: LoDArray, axis: int):
-    return _keep_rows(x, x.data.reshape(prod(x.shape[:axis]), prod(x.shape[axis:])))
+    return keep_rows(x, x.data.reshape(prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
 def _infer_flatten(op, var_of):
@@ -358,7 +358,7 @@ def _expand(x: LoDArray, expand_times, tensor, tensors):
         return with_rows(out, times)
     if x.padded and times[0] != 1:
         raise NeedsExact("expand repeats padded rows")
-    return _keep_rows(x, out)
+    return keep_rows(x, out)
 
 
 @op(rows=MASKED, lod=None, infer=_infer_expand, slots=EXPAND_SLOTS, diff="x")
@@ -387,7 +387,7 @@ def _(x: Meta, d_out: LoDArray, expand_times: Sizes = None, expand_times_tensor:
     if x.nrows is not None and times[0] != 1:
         raise NeedsExact("expand repeats padded rows")
     grad = _folded(d_out.data, x.shape, times)
-    return grad if isinstance(times[0], RowSize) else _keep_rows(d_out, grad)
+    return grad if isinstance(times[0], RowSize) else keep_rows(d_out, grad)
 
 
 @op(slots={"target_tensor": "target_tensor"}, diff="x", rows=None, lod=None)

@@ -7,9 +7,10 @@ from math import prod
 import jax.numpy as jnp
 
 from lowering.ops.shared import declared_shape, outputs_like, shape_from, zero_rows
+from lowering.ops.tensor.shape import keep_rows
 from lowering.program import VarInfo
-from lowering.registry import op
-from lowering.values import Meta
+from lowering.registry import MASKED, op
+from lowering.values import LoDArray, Meta
 
 
 def _flat_shape(shape, start: int, stop: int) -> tuple[int, ...]:
@@ -27,13 +28,14 @@ def _infer_flat(op, var_of):
     return outputs_like(op, "Out", info) | outputs_like(op, "XShape", VarInfo((0, *x.shape), x.dtype, x.lod_level))
 
 
-@op(out="Out XShape?~", infer=_infer_flat, linear=True)
-def flatten_contiguous_range(x, *, start_axis: int = 1, stop_axis: int = 1):
+@op(out="Out XShape?~", rows=MASKED, infer=_infer_flat, linear=True)
+def flatten_contiguous_range(x: LoDArray, *, start_axis: int = 1, stop_axis: int = 1):
     """Out = X with dimensions ``start_axis`` to ``stop_axis`` flattened; XShape keeps X's shape for the gradient."""
-    return x.reshape(_flat_shape(x.shape, start_axis, stop_axis)), zero_rows(x)
+    out = x.data.reshape(_flat_shape(x.shape, start_axis, stop_axis))
+    return keep_rows(x, out), zero_rows(x)
 
 
-@flatten_contiguous_range.grad
+@flatten_contiguous_range.grad(rows=None)
 def _(x_shape: Meta, d_out):
     return d_out.reshape(x_shape.shape[1:])
 
