@@ -178,6 +178,7 @@ nn.weight_only llm_int8_linear weight_dequantize weight_only_linear weight_quant
 optimizer.adam adam adamax adamw lamb merged_adam
 optimizer.adaptive adadelta adagrad decayed_adagrad ftrl rmsprop
 optimizer.average average_accumulates
+optimizer.dgc dgc_clip_by_norm dgc_momentum
 optimizer.momentum dpsgd lars_momentum merged_momentum momentum proximal_adagrad proximal_gd sgd
 optimizer.scaling check_finite_and_unscale update_loss_scaling
 recommend.ctr cvm cvm_grad fsp fsp_grad rank_attention rank_attention_grad

@@ -254,3 +254,25 @@ def test_rows_of_merged_gradients_are_only_those_that_there_are() -> None:
         values, mean = exe.run(feed=feed, fetch_list=[rows, layers.reduce_mean(rows)])
     np.testing.assert_array_equal(values, [[3, 3], [1, 1]])
     assert mean == 2
+
+
+def test_dgc_is_momentum_and_then_descent(rng: np.random.Generator) -> None:
+    param, grad, velocity = table(rng), table(rng), table(rng)
+    given = {"nranks": np.array([2.0]), "param": param, "grad": grad, "velocity": velocity, "learning_rate": LR}
+    mean = grad / 2
+    for step, begin, expected in (
+        (9.9, 10.9, (mean, param - 0.1 * (0.5 * velocity + mean), 0.5 * velocity + mean)),
+        (10.2, 10.9, (mean, param - 0.1 * mean, velocity)),  # both are step 10
+        (3.0, -0.5, (mean, param - 0.1 * mean, velocity)),
+        (3.0, -1.0, (grad, param, velocity)),
+    ):
+        got = call("dgc_momentum", current_step=np.array([step]), mu=0.5, rampup_begin_step=begin, **given)
+        for now, then in zip(got, expected, strict=True):
+            np.testing.assert_allclose(now, then, rtol=1e-12)
+
+
+def test_dgc_clips_from_its_first_step_on() -> None:
+    x = np.array([3.0, 4.0])
+    for step, begin, norm in ((9.0, 10.0, 5.0), (10.0, 10.9, 1.0), (9.0, -1.0, 5.0)):
+        (got,) = call("dgc_clip_by_norm", current_step=np.array([step]), x=x, max_norm=1.0, rampup_begin_step=begin)
+        np.testing.assert_allclose(np.linalg.norm(got), norm, rtol=1e-6)
