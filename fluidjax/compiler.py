@@ -32,6 +32,8 @@ _PARTS = 8  # of a CompiledProgram that are kept
 class ExecutionStrategy(Settings):
     """Scheduling options of Fluid's parallel executor; XLA does the scheduling, so they have no effect.
 
+    But with ``_dry_run`` nothing is computed: feeds and the names of fetches are checked.
+
     Examples:
         >>> strategy = fluid.ExecutionStrategy()
         >>> strategy.num_threads = 4
@@ -52,6 +54,7 @@ class ExecutionStrategy(Settings):
     _typed = _defaults
     _counts = ("num_iteration_per_drop_scope", "num_iteration_per_run", "num_threads")
     num_threads: int
+    _dry_run: bool
 
 
 class BuildStrategy(Settings):
@@ -217,7 +220,7 @@ class CompiledProgram:
         Args:
             loss_name: name of the loss; required if the program has a backward pass.
             build_strategy: overrides the one passed to the constructor.
-            exec_strategy: has no effect.
+            exec_strategy: has no effect but that of its ``_dry_run``.
             share_vars_from: another such program, which has already run, whose device variables to use.
             places: one per device; by default ``cpu_places()`` (CPU_NUM of them) or ``cuda_places()``.
 
@@ -303,7 +306,8 @@ class CompiledProgram:
         self._exec_strategy.num_threads = self._exec_strategy.num_threads or 2 * len(places)
         devices = self._devices(len(places))
         physical = physical_devices(places) if devices.processes == 1 else []
-        self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical)
+        dry = bool(self._exec_strategy._dry_run)
+        self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical, dry=dry)
         self._place, self._places = place, places
         self._build_strategy._draw(self._program)
 

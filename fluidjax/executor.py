@@ -246,6 +246,8 @@ class Executor:
         return_numpy: bool,
         return_merged: bool,
     ) -> list[Any]:
+        if several.dry:
+            return several.nothing(several.shares(feed), fetches, return_numpy, merge=return_merged)
         shares = next_feeds(program, several.shares(feed), idle=not several.trains)
         by_op = mode.current.interpret or flag("FLAGS_check_nan_inf")
         written = several.written(shares, together=by_op)

@@ -26,7 +26,7 @@ from fluidjax.execution.mesh import Spread
 from fluidjax.execution.processes import processes
 from fluidjax.execution.shares import Feed, merged, shares, split
 from fluidjax.execution.staged import Staged
-from fluidjax.execution.state import gather_values
+from fluidjax.execution.state import NothingToFetch, gather_values
 from fluidjax.execution.writer import make, write_back
 from fluidjax.framework import Program, program_view
 from lowering.engine.devices import Devices
@@ -56,6 +56,7 @@ class SeveralDevices:
         scope: where the variables of device 0 are.
         local: where those of the others are; default a scope of its own.
         physical: physical devices, the executor's first.
+        dry: whether runs compute nothing, and only feeds and the names of fetches are looked at.
     """
 
     def __init__(
@@ -65,7 +66,10 @@ class SeveralDevices:
         scope: Scope,
         local: Scope | None = None,
         physical: Sequence[jax.Device] = (),
+        *,
+        dry: bool = False,
     ):
+        self.dry = dry
         self.scope = scope
         self._physical = tuple(physical)
         self.local = local if local is not None else scope.new_scope()
@@ -93,6 +97,19 @@ class SeveralDevices:
         for part, held in zip(parts, stays, strict=True):
             held.update((name, part[name]) for name in persistable & part.keys())
         return [{name: _fed(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)]
+
+    def nothing(self, parts: Sequence[Feed], fetches: Sequence[str], return_numpy: bool, *, merge: bool) -> list[Any]:
+        """What a dry run fetches: None or empty tensors, or of each device nothing.
+
+        Raises what ``feed.checked`` does for a share, and NothingToFetch for names that the program does not declare.
+        """
+        declared = program_view(self._program).blocks[0].vars
+        for name, value in (item for part in parts for item in part.items()):
+            checked(declared[name], np.asarray(value), ragged=isinstance(value, LoDTensor) and bool(value.lod()))
+        for name in fetches:
+            if name not in declared:
+                raise NothingToFetch(name, declared)
+        return [([] if not merge else None if return_numpy else LoDTensor()) for _ in fetches]
 
     @property
     def trains(self) -> bool:

@@ -121,9 +121,27 @@ def test_a_logger_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert not logger.propagate
 
 
-def test_a_dry_run_is_a_setting() -> None:
-    strategy = fluid.ExecutionStrategy()
+def test_a_dry_run_computes_nothing() -> None:
+    """Feeds and names of fetches are checked; there is nothing to fetch."""
+    strategy, rows = fluid.ExecutionStrategy(), np.ones((4, 3), "float32")
     assert strategy._dry_run is False
+    strategy._dry_run = True
+    count = fluid.layers.create_global_var([1], 1.0, "float32", persistable=True)
+    y = fluid.layers.elementwise_mul(fluid.data("x", [None, 3]), fluid.layers.increment(count))
+    executor, main = fluid.Executor(CPU), fluid.default_main_program()
+    executor.run(fluid.default_startup_program())
+    program = fluid.CompiledProgram(main).with_data_parallel(exec_strategy=strategy, places=[CPU, CPU])
+
+    def run(x: np.ndarray, fetch: object = y, **options: bool) -> object:
+        return executor.run(program, {"x": x}, [fetch], **options)[0]
+
+    assert run(rows) is None and run(rows, return_merged=False) == []
+    assert not run(rows, return_numpy=False)._is_initialized()
+    assert np.array(fluid.global_scope().find_var(count.name).get_tensor()) == [1]
+    with pytest.raises(fluid.core.EnforceNotMet, match="'nowhere' has no value"):
+        run(rows, "nowhere")
+    with pytest.raises(ValueError, match="received fed shape \\[2, 2\\] on each device"):
+        run(rows[:, :2])
 
 
 def _run(out: fluid.framework.Variable, **options: bool) -> list:
