@@ -5,11 +5,17 @@ from __future__ import annotations
 import io
 import os
 import struct
+from functools import cache
 from typing import BinaryIO
 
 import numpy as np
 
 from fluidjax.files.errors import bad_file
+
+
+@cache
+def _layout(code: str) -> struct.Struct:
+    return struct.Struct("<" + code)
 
 
 class Cursor:
@@ -50,8 +56,8 @@ class Cursor:
 
     def number(self, code: str, what: str) -> int:
         """One little-endian integer of struct code ``code``."""
-        layout = "<" + code
-        return struct.unpack(layout, self.take(struct.calcsize(layout), what))[0]
+        layout = _layout(code)
+        return layout.unpack(self.take(layout.size, what))[0]
 
     def array(self, dtype: np.dtype, count: int, what: str) -> np.ndarray:
         """``count`` elements, allocated only after checking that enough bytes are left."""

@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -25,6 +26,7 @@ from lowering import dtypes
 MAX_LEVELS = 64
 MAX_DESC_BYTES = 1 << 16
 MAX_EXTENT = 1 << 48  # of the dims' product, dims of zero counted as one
+_KEPT = 256  # heads of tensors: trainers and servers send the same ones in each step
 
 
 @dataclass
@@ -65,7 +67,7 @@ def encode(value: Value) -> list[bytes | memoryview]:
 def encode_parts(parts: Iterable[np.ndarray], shape: Sequence[int], dtype: np.dtype) -> list[bytes | memoryview]:
     """The stream of a tensor without LoD whose elements come in parts, one after another."""
     head = struct.pack("<IQ", 0, 0)
-    return [head, _tensor_head(shape, dtype), *(_numbers(np.asarray(part, dtype)) for part in parts)]
+    return [head, _tensor_head(tuple(shape), dtype), *(_numbers(np.asarray(part, dtype)) for part in parts)]
 
 
 def encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
@@ -74,7 +76,8 @@ def encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
     return [_tensor_head(array.shape, array.dtype), _numbers(array)]
 
 
-def _tensor_head(shape: Sequence[int], dtype: np.dtype) -> bytes:
+@lru_cache(_KEPT)
+def _tensor_head(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
     message = pb.VarType.TensorDesc(dims=shape)
     message.data_type = pb.VarType.Type.ValueType(dtypes.from_numpy(dtype))
     desc = message.SerializeToString()
@@ -174,6 +177,7 @@ def decode_tensor(cursor: Cursor) -> np.ndarray:
     return array.astype(dtype, copy=False).reshape(shape)
 
 
+@lru_cache(_KEPT)
 def _tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...]]:
     try:
         desc = pb.VarType.TensorDesc.FromString(data)
