@@ -7,11 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.eager.first import borrowed
 from fluidjax.eager.first.notation import Equation, Function, Make
 
 
 def _divide(eqn: Equation) -> Function:
-    return np.true_divide if eqn.dtype.kind == "f" else _quotient
+    if eqn.dtype.kind != "f":
+        return _quotient
+    return _times_inverse if eqn.literals[1] else np.true_divide
+
+
+def _times_inverse(x: Any, constant: Any) -> Any:
+    """XLA divides by no constants."""
+    return x * np.reciprocal(constant)
 
 
 def _quotient(x: Any, y: Any) -> Any:
@@ -33,13 +41,26 @@ def _sign(eqn: Equation) -> Function:
 
 def _integer_pow(eqn: Equation) -> Function | None:
     y = eqn.params["y"]
-    if y == 2:
-        return np.square
-    return (lambda x: np.power(x, x.dtype.type(y))) if eqn.dtype.kind == "f" or y >= 0 else None
+    return (lambda x: _power(x, y)) if eqn.dtype.kind == "f" or y >= 0 else None
+
+
+def _power(x: Any, y: int) -> Any:
+    """Products of the powers of two."""
+    found, rest = None, abs(y)
+    while rest:
+        if rest & 1:
+            found = x if found is None else found * x
+        rest >>= 1
+        x = x * x if rest else x
+    if found is None:
+        return np.ones_like(x)
+    return np.reciprocal(found) if y < 0 else found
 
 
 def _pow(eqn: Equation) -> Function | None:
-    return np.power if eqn.dtype.kind == "f" and eqn.ins[1].dtype == eqn.dtype else None
+    if eqn.dtype.kind != "f" or eqn.ins[1].dtype != eqn.dtype:
+        return None
+    return np.power if True in eqn.literals else borrowed.elementwise("pow")(eqn)
 
 
 def _round(eqn: Equation) -> Function:
@@ -92,10 +113,6 @@ def _reduce_precision(eqn: Equation) -> Function | None:
     return _identity if enough else None
 
 
-def _logistic(x: Any) -> Any:
-    return np.reciprocal(1 + np.exp(-x))
-
-
 def _numbers(function: Function) -> Make:
     """For numbers, not for booleans."""
     return lambda eqn: function if eqn.ins[0].dtype != np.bool_ else None
@@ -114,14 +131,9 @@ def _identities(*values: Any) -> Any:
 
 
 _ON_NUMBERS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "add_any": np.add, "asin": np.arcsin,
-    "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil,
-    "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "floor": np.floor,
-    "is_finite": np.isfinite, "log": np.log, "log1p": np.log1p, "logistic": _logistic, "max": np.maximum,
-    "min": np.minimum, "mul": np.multiply, "neg": np.negative,
-    "nextafter": np.nextafter, "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
-    "shift_left": np.left_shift, "sin": np.sin, "sinh": np.sinh,
-    "sqrt": np.sqrt, "square": np.square, "sub": np.subtract, "tan": np.tan, "tanh": np.tanh,
+    "abs": np.abs, "add": np.add, "add_any": np.add, "ceil": np.ceil, "floor": np.floor, "is_finite": np.isfinite,
+    "max": np.maximum, "min": np.minimum, "mul": np.multiply, "neg": np.negative, "nextafter": np.nextafter,
+    "shift_left": np.left_shift, "sqrt": np.sqrt, "square": np.square, "sub": np.subtract,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
 }  # fmt: skip
 _ON_ANY: dict[str, Callable[..., Any]] = {
@@ -129,8 +141,12 @@ _ON_ANY: dict[str, Callable[..., Any]] = {
     "gt": np.greater, "le": np.less_equal, "lt": np.less, "ne": np.not_equal, "not": np.invert, "or": np.bitwise_or,
     "optimization_barrier": _identities, "stop_gradient": _identity, "xor": np.bitwise_xor,
 }  # fmt: skip
+_BORROWED = (
+    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp exp2 expm1 log log1p logistic rsqrt sin sinh tan tanh"
+)
 
 PRIMITIVES: dict[str, Make] = {
+    **{name: borrowed.elementwise(name) for name in _BORROWED.split()},
     **{name: _numbers(function) for name, function in _ON_NUMBERS.items()},
     **{name: _any(function) for name, function in _ON_ANY.items()},
     "convert_element_type": _convert,

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from fluidjax.eager.first import elementwise, layout, places, sums
-from fluidjax.eager.first.notation import Equation, Function, Shape
+from fluidjax.eager.first.contraction import contracted
+from fluidjax.eager.first.notation import Equation, Function, Shape, Step
+from fluidjax.eager.first.notation import Unknown as Unknown
 from lowering.extend import scan_counts
 
 _TYPES = frozenset(map(np.dtype, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()))
@@ -25,11 +27,6 @@ _CALLS = frozenset("jit closed_call custom_jvp_call custom_vjp_call remat2".spli
 _EACH, _BYTE, _PRODUCT = 2e-6, 1e-9, 1e-10  # seconds: per call, per byte read or written, per multiplication
 
 Slots = dict[Any, int]  # variable -> its position among the values of a run
-Step = tuple[Function, tuple[int, ...], tuple[int, ...] | int]
-
-
-class Unknown(Exception):
-    """A jaxpr contains something that is not in the tables."""
 
 
 class TooLong(Exception):
@@ -60,6 +57,7 @@ class Evaluator:
         inner = _opened(closed)[0]
         self._reads = [self._place(var, slots) for var in inner.invars]
         self._gives = self._add(closed, slots)
+        self._calls = [(step.function, step.reads, step.writes) for step in contracted(self._steps)]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The results for NumPy arrays; they may be parts of these, or NumPy scalars."""
@@ -70,7 +68,7 @@ class Evaluator:
         env = self._start.copy()
         for slot, value in zip(self._reads, values, strict=True):
             env[slot] = value
-        for function, reads, writes in self._steps:
+        for function, reads, writes in self._calls:
             found = function(*[env[slot] for slot in reads])
             if writes.__class__ is int:
                 env[writes] = found
@@ -129,16 +127,20 @@ class Evaluator:
             gives = self._add(closed, dict(zip(_opened(closed)[0].invars, reads, strict=True)))
             slots.update(zip(eqn.outvars, gives, strict=True))
             return
+        if name == "add" and _zero(eqn.invars[1]):
+            slots[eqn.outvars[0]] = reads[0]
+            return
         function = _LOOPS[name](eqn, self) if name in _LOOPS else self._call(eqn)
         writes = tuple([self._place(var, slots) for var in eqn.outvars])
-        self._steps.append((function, tuple(reads), writes if eqn.primitive.multiple_results else writes[0]))
+        given = writes if eqn.primitive.multiple_results else writes[0]
+        self._steps.append(Step(name, function, tuple(reads), given, _shape(eqn.outvars[0])))
 
     def _call(self, eqn: Any) -> Function:
         name, make = eqn.primitive.name, TABLE.get(eqn.primitive.name)
         if make is None:
             raise Unknown(name)
         ins, outs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
-        found = make(Equation(eqn.params, ins, outs))
+        found = make(Equation(eqn.params, ins, outs, list(map(_literal, eqn.invars))))
         if found is None:
             raise Unknown(name)
         self.size += 1
@@ -159,6 +161,10 @@ def _opened(closed: Any) -> tuple[Any, Sequence[Any]]:
 
 def _literal(var: Any) -> bool:
     return hasattr(var, "val")
+
+
+def _zero(var: Any) -> bool:
+    return _literal(var) and var.aval.shape == () and var.val == 0
 
 
 def _shape(var: Any) -> Shape:

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+class Unknown(Exception):
+    """A jaxpr contains something that is not in the tables."""
+
+
 class Shape(NamedTuple):
     """The shape and element type of an array."""
 
@@ -16,11 +20,12 @@ class Shape(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """One application of a primitive: its parameters, inputs and outputs."""
+    """One application of a primitive: its parameters, inputs and outputs, and which inputs are written in place."""
 
     params: Mapping[str, Any]
     ins: Sequence[Shape]
     outs: Sequence[Shape]
+    literals: Sequence[bool]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -36,3 +41,19 @@ class Equation(NamedTuple):
 Function = Callable[..., Any]  # from arrays (or NumPy scalars) to one, or to a sequence for several results
 # What computes an equation in NumPy, without changing its inputs; None if NumPy has no equivalent.
 Make = Callable[[Equation], Function | None]
+
+
+class Step(NamedTuple):
+    """A call of NumPy.
+
+    Attributes:
+        name: of the primitive.
+        reads, writes: positions among the values of a run; ``writes`` is a tuple if there are several results.
+        result: the shape and element type of the first result.
+    """
+
+    name: str
+    function: Function
+    reads: tuple[int, ...]
+    writes: tuple[int, ...] | int
+    result: Shape

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fluidjax.eager.first import borrowed
 from fluidjax.eager.first.notation import Equation, Function, Make
+
+_WINDOW = 32  # numbers of a sum, by each dimension, that XLA adds up first
+_LARGE = 4096  # numbers that XLA adds up by its library
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
@@ -30,6 +36,50 @@ def _reduction(function: Any, first: Any) -> Make:
     return make
 
 
+def _rounding(name: str, function: Any, first: Any) -> Make:
+    """A reduction whose result depends on the order, which is XLA's: one after the other, and 32 at a time if there
+    are more.
+    """
+    exact = _reduction(function, first)
+
+    def make(eqn: Equation) -> Function | None:
+        axes, (shape, dtype) = tuple(eqn.params["axes"]), eqn.ins[0]
+        if dtype.kind != "f":
+            return exact(eqn)
+        long, initial = [d for d in axes if shape[d] > _WINDOW], first(dtype)
+        if int(np.prod(shape)) >= _LARGE or len(long) > 1:
+            return borrowed.called(name, eqn)
+        if not long:
+            return lambda x: _in_order(function, x, axes, initial)
+        return lambda x: _in_windows(function, x, axes, long[0], initial)
+
+    return make
+
+
+def _in_windows(function: Any, x: Any, axes: tuple[int, ...], long: int, initial: Any) -> Any:
+    """A reduction of windows along the long dimension, and of what results."""
+    count = -(-x.shape[long] // _WINDOW)
+    missing = count * _WINDOW - x.shape[long]
+    around = [(missing // 2, missing - missing // 2) if d == long else (0, 0) for d in range(x.ndim)]
+    padded = np.pad(x, around, constant_values=initial)
+    windows = padded.reshape(*x.shape[:long], count, _WINDOW, *x.shape[long + 1 :])
+    inner = [d + (d >= long) for d in axes]
+    parts = _in_order(function, windows, inner, initial)
+    return _in_order(function, parts, [long - sum([d < long for d in axes])], initial)
+
+
+def _in_order(function: Any, x: Any, axes: Sequence[int], initial: Any) -> Any:
+    """A reduction from the first number to the last."""
+    kept = [d for d in range(x.ndim) if d not in axes]
+    rows = x.transpose(*sorted(axes), *kept)
+    shape = rows.shape[len(axes) :]
+    # NumPy adds what lies side by side in pairs.
+    rows = np.ascontiguousarray(rows).reshape(int(np.prod(rows.shape[: len(axes)])), int(np.prod(shape)))
+    if rows.shape[1] == 1 and rows.shape[0]:
+        return function(initial, function.accumulate(rows, 0)[-1]).reshape(shape)
+    return function.reduce(rows, axis=0, initial=initial).reshape(shape)
+
+
 def _arg(function: Any) -> Make:
     def make(eqn: Equation) -> Function | None:
         (axis,), dtype = eqn.params["axes"], np.dtype(eqn.params["index_dtype"])
@@ -49,27 +99,6 @@ def _running(function: Any) -> Make:
         return lambda x: function.accumulate(x[back], axis, dtype)[back]
 
     return make
-
-
-def _dot_general(eqn: Equation) -> Function | None:
-    ((left, right), (left_batch, right_batch)), out = eqn.params["dimension_numbers"], eqn.shape
-    a, b = eqn.ins
-    if a.dtype == np.bool_ or b.dtype == np.bool_:
-        return None
-    free_a = [d for d in range(len(a.shape)) if d not in (*left, *left_batch)]
-    free_b = [d for d in range(len(b.shape)) if d not in (*right, *right_batch)]
-    order_a, order_b = (*left_batch, *free_a, *left), (*right_batch, *right, *free_b)
-    batch = [a.shape[d] for d in left_batch]
-    inner = int(np.prod([a.shape[d] for d in left]))
-    shape_a = (*batch, int(np.prod([a.shape[d] for d in free_a])), inner)
-    shape_b = (*batch, inner, int(np.prod([b.shape[d] for d in free_b])))
-    dtype = eqn.dtype
-
-    def dot(a: Any, b: Any) -> Any:
-        a, b = a.transpose(order_a).reshape(shape_a), b.transpose(order_b).reshape(shape_b)
-        return np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False)).reshape(out)
-
-    return dot
 
 
 def _sort(eqn: Equation) -> Function | None:
@@ -106,13 +135,13 @@ PRIMITIVES: dict[str, Make] = {
     "cummin": _running(np.minimum),
     "cumprod": _running(np.multiply),
     "cumsum": _running(np.add),
-    "dot_general": _dot_general,
+    "dot_general": partial(borrowed.called, "dot_general"),
     "reduce_and": _reduction(np.bitwise_and, lambda dtype: dtype.type(True) if dtype.kind == "b" else ~dtype.type(0)),
     "reduce_max": _reduction(np.maximum, _lowest),
     "reduce_min": _reduction(np.minimum, _highest),
     "reduce_or": _reduction(np.bitwise_or, lambda dtype: dtype.type(0)),
-    "reduce_prod": _reduction(np.multiply, lambda dtype: dtype.type(1)),
-    "reduce_sum": _reduction(np.add, lambda dtype: dtype.type(0)),
+    "reduce_prod": _rounding("reduce_prod", np.multiply, lambda dtype: dtype.type(1)),
+    "reduce_sum": _rounding("reduce_sum", np.add, lambda dtype: dtype.type(0)),
     "sort": _sort,
     "top_k": _top_k,
 }
