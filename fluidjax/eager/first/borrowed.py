@@ -6,7 +6,7 @@ takes. Functions of single numbers are compiled for arrays of two sizes, which s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,9 +19,13 @@ SIZES = 256, 4096  # numbers that an executable takes
 _MOST = 8  # calls of it for one array
 
 
-def called(name: str, eqn: Equation) -> Function:
-    """A primitive with one result, compiled for the shapes of its inputs."""
-    function = _compiled(name, _frozen(eqn.params))
+def called(name: str, eqn: Equation, orders: Sequence[Any] = ()) -> Function:
+    """A primitive with one result, compiled for the shapes of its inputs.
+
+    Args:
+        orders: for each input, how it is transposed first, None if it is not; () for none.
+    """
+    function = _compiled(name, _frozen(eqn.params), tuple(orders))
     return lambda *values: np.asarray(function(*values))
 
 
@@ -62,10 +66,12 @@ def _frozen(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 @cache
-def _compiled(name: str, params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+def _compiled(name: str, params: tuple[tuple[str, Any], ...], orders: tuple[Any, ...] = ()) -> Callable[..., Any]:
     primitive = getattr(jax.lax, f"{name}_p")
 
     def run(*values: Any) -> Any:
+        if orders:
+            values = tuple([v if o is None else v.transpose(o) for v, o in zip(values, orders, strict=True)])
         return primitive.bind(*values, **dict(params))
 
     run.__name__ = name

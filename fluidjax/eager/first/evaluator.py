@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fluidjax.eager.first import elementwise, layout, places, sums
-from fluidjax.eager.first.contraction import contracted
 from fluidjax.eager.first.notation import Equation, Function, Shape, Step
 from fluidjax.eager.first.notation import Unknown as Unknown
+from fluidjax.eager.first.rewriting import Rewriting
 from lowering.extend import scan_counts
 
 _TYPES = frozenset(map(np.dtype, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()))
@@ -57,7 +57,7 @@ class Evaluator:
         inner = _opened(closed)[0]
         self._reads = [self._place(var, slots) for var in inner.invars]
         self._gives = self._add(closed, slots)
-        self._calls = [(step.function, step.reads, step.writes) for step in contracted(self._steps)]
+        self._calls = [(step.function, step.reads, step.writes) for step in Rewriting(self._steps, self._gives).steps]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The results for NumPy arrays; they may be parts of these, or NumPy scalars."""
@@ -130,21 +130,20 @@ class Evaluator:
         if name == "add" and _zero(eqn.invars[1]):
             slots[eqn.outvars[0]] = reads[0]
             return
-        function = _LOOPS[name](eqn, self) if name in _LOOPS else self._call(eqn)
+        literals = list(map(_literal, eqn.invars))
+        shapes = Equation(eqn.params, [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars], literals)
+        function = _LOOPS[name](eqn, self) if name in _LOOPS else self._call(name, shapes)
         writes = tuple([self._place(var, slots) for var in eqn.outvars])
         given = writes if eqn.primitive.multiple_results else writes[0]
-        self._steps.append(Step(name, function, tuple(reads), given, _shape(eqn.outvars[0])))
+        self._steps.append(Step(name, shapes, function, tuple(reads), given))
 
-    def _call(self, eqn: Any) -> Function:
-        name, make = eqn.primitive.name, TABLE.get(eqn.primitive.name)
-        if make is None:
-            raise Unknown(name)
-        ins, outs = [_shape(v) for v in eqn.invars], [_shape(v) for v in eqn.outvars]
-        found = make(Equation(eqn.params, ins, outs, list(map(_literal, eqn.invars))))
+    def _call(self, name: str, eqn: Equation) -> Function:
+        make = TABLE.get(name)
+        found = None if make is None else make(eqn)
         if found is None:
             raise Unknown(name)
         self.size += 1
-        self.cost += _seconds(name, eqn.params, ins, outs)
+        self.cost += _seconds(name, eqn.params, eqn.ins, eqn.outs)
         return found
 
     def inner(self, closed: Any) -> Evaluator:

@@ -48,12 +48,12 @@ class Step(NamedTuple):
 
     Attributes:
         name: of the primitive.
+        eqn: the equation.
         reads, writes: positions among the values of a run; ``writes`` is a tuple if there are several results.
-        result: the shape and element type of the first result.
     """
 
     name: str
+    eqn: Equation
     function: Function
     reads: tuple[int, ...]
     writes: tuple[int, ...] | int
-    result: Shape

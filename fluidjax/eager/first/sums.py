@@ -56,6 +56,12 @@ def _rounding(name: str, function: Any, first: Any) -> Make:
     return make
 
 
+def is_short(eqn: Equation) -> bool:
+    """Whether a reduction adds up one number after the other."""
+    shape = eqn.ins[0].shape
+    return int(np.prod(shape)) < _LARGE and all(shape[d] <= _WINDOW for d in eqn.params["axes"])
+
+
 def _in_windows(function: Any, x: Any, axes: tuple[int, ...], long: int, initial: Any) -> Any:
     """A reduction of windows along the long dimension, and of what results."""
     count = -(-x.shape[long] // _WINDOW)
