@@ -33,7 +33,7 @@ class Rewriting:
 
     def __init__(self, steps: Sequence[Step], gives: Sequence[int]) -> None:
         self._makers = {step.writes: step for step in steps}
-        self._uses = Counter([read for step in steps for read in step.reads])
+        self._uses = Counter([*[read for step in steps for read in step.reads], *gives])
         found = [_RULES[step.name](self, step) if step.name in _RULES else step for step in steps]
         before, now = [{r for step in each for r in step.reads} for each in (steps, found)]
         gone = before - now - {*gives}

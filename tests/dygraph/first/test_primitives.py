@@ -199,6 +199,16 @@ def test_scatters(mode: str) -> None:
     agree(lambda x, rows, parts: jax.vmap(lambda row, k: row.at[k].add(1, mode=mode))(x, rows[:3]), MATRIX, rows, parts)
 
 
+def test_sums_of_products_are_rounded_once() -> None:
+    x, y = pairs(EDGES[2:14], "float32")
+    a, b = pairs([0.1, -0.3, 1.7, 1e-9, 33.3, 1e300], "float64")
+    for args in ((x, y, y[::-1].copy()), (a, b, b[::-1].copy())):
+        agree(lambda x, y, z: x * y + z, *args)
+        agree(lambda x, y, z: [z - x * y, z * 3], *args)
+        agree(lambda x, y, z: x * y - z * 0.1, *args)
+        agree(lambda x, y, z: [x * x + z, *(lambda p: (p, p + z))(x * y)], *args)  # a product that is a result too
+
+
 def test_reductions() -> None:
     x = np.array([[1, NAN, 3], [2, -5, INF]], "float32")
     agree(lambda x: [lax.reduce_max(x, (1,)), lax.reduce_min(x, (0,)), jnp.argmax(x, 1), jnp.argmin(x, 0)], x)
