@@ -184,12 +184,16 @@ class GradientClipByGlobalNorm(GradientClipBase):
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
+    def __call__(self, params_grads: Pairs) -> Pairs:
+        """The pairs with clipped gradients, or as they came where there is nothing to clip."""
+        return super().__call__(params_grads) if any(map(self._takes, params_grads)) else params_grads
+
+    def _takes(self, pair: tuple[Any, Any]) -> bool:
+        return pair[1] is not None and self._wanted(pair[0])
+
     def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
-        wanted = [(p, g) for p, g in params_grads if self._wanted(p)]
-        if not wanted:
-            return list(params_grads), {}
         squares = []
-        for param, grad in wanted:
+        for param, grad in filter(self._takes, params_grads):
             with param.block.program._optimized_guard([param, grad]):
                 squares.append(clip_ops.square_sum(grad))
         # The last pair's name stands for the ops that all of them share.

@@ -70,7 +70,7 @@ def test_check_import_scipy():
 def test_version(capsys):
     paddle.version.show()
     assert "1.8.5" in capsys.readouterr().out
-    assert paddle.version.mkl() == "OFF"
+    assert paddle.version.mkl() == "ON"
 
 
 def test_scripts_may_say_that_they_write_programs():

@@ -251,6 +251,14 @@ def test_only_parameters_with_a_clip_are_clipped(block) -> None:
     assert [grad.name for _, grad in result] == ["a@GRAD", "clip_0.tmp_0"]
 
 
+def test_a_global_norm_of_nothing_leaves_the_pairs(block) -> None:
+    w = block.create_parameter([2], "float32", name="w")
+    nothing = [(w, None)]
+    assert clip.GradientClipByGlobalNorm(1.0)(nothing) == nothing
+    assert clip.GradientClipByGlobalNorm(1.0, need_clip=lambda param: False)([*nothing, (w, w)]) == [*nothing, (w, w)]
+    assert clip.GradientClipByNorm(1.0)(nothing) == []
+
+
 def test_clips_of_one_group_agree(block) -> None:
     pairs = []
     for name, norm in (("a", 1.0), ("b", 2.0)):
