@@ -37,6 +37,7 @@ CASES: dict[str, tuple[Any, tuple[np.ndarray, ...], Any]] = {
     "arange": (lambda: paddle.arange(1, 7, 2, "int64"), (), [1, 3, 5]),
     "argmax": (lambda x: paddle.argmax(x), (X,), 3),
     "argmax axis": (lambda x: paddle.argmax(input=x, axis=-1, keepdims=True, dtype="int32"), (X,), [[2], [0]]),
+    "argmax kept": (lambda x: paddle.argmax(x, axis=None, keepdims=True), (X,), [[3]]),
     "bmm": (lambda x, y: paddle.bmm(x, y), (X[None], Y.T[None]), (X @ Y.T)[None]),
     "cholesky": (lambda x: paddle.cholesky(x), (SQUARE,), np.linalg.cholesky(SQUARE)),
     "cholesky upper": (lambda x: paddle.cholesky(x, upper=True), (SQUARE,), np.linalg.cholesky(SQUARE).T),

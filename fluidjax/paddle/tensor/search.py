@@ -32,13 +32,13 @@ def argmax(
 
     Args:
         dtype: int64 unless it says otherwise.
-        keepdims: whether the axis stays, of size 1.
+        keepdims: whether the axis stays, of size 1; without an axis all of them do.
     """
     if axis is None:
-        found = layers.argmax(layers.reshape(input, [-1]), 0)
-    else:
-        found = layers.argmax(input, axis)
-        found = layers.unsqueeze(found, [axis]) if keepdims else found
+        ones = [1] * (len(input.shape) - 1) if keepdims else []
+        input, axis = layers.reshape(input, [*ones, -1]), len(ones)
+    found = layers.argmax(input, axis)
+    found = layers.unsqueeze(found, [axis]) if keepdims else found
     found = found if dtype is None else layers.cast(found, dtype)
     return found if out is None else layers.assign(found, out)
 

@@ -18,6 +18,14 @@ def rank_loss(label, left, right):
     return softplus(o) - label * o
 
 
+@rank_loss.fits
+def _(label, left, right):
+    for name, var in (("Label", label), ("Left", left), ("Right", right)):
+        fitting.rank(name, var, 1, 2)
+        if len(var.shape) == 2:
+            fitting.dim(name, var, 1, 1)
+
+
 @rank_loss.grad
 def _(label, left, right, d_out):
     o = left.reshape(-1) - right.reshape(-1)
