@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,36 @@ class LayerObjectHelper(LayerHelper):
 
     def _direct(self) -> bool:
         return self.direct
+
+    def iter_inputs_and_params(self, inputs_in: Any, param_attr_in: Any = None) -> Iterator[tuple[Any, Any]]:  # type: ignore[override]
+        """Pairs of input and ParamAttr.
+
+        Args:
+            inputs_in: one value or several; arrays become variables. None for none.
+            param_attr_in: one for all inputs, or one for each.
+
+        Raises ValueError if it is False, or if the numbers differ.
+        """
+        self.kwargs.update(input=self._variables(inputs_in), param_attr=param_attr_in)
+        if self.param_attr is False:
+            raise ValueError(
+                f"Param_attr should not be False in {self.name}. Pass a ParamAttr, or None for the default"
+            )
+        yield from super().iter_inputs_and_params()
+
+    def input_dtype(self, inputs_in: Any) -> Any:  # type: ignore[override]
+        """The common dtype of one or several values; None without any. Raises ValueError if they differ."""
+        self.kwargs.update(input=self._variables(inputs_in))
+        return super().input_dtype()
+
+    def is_instance(self, param: Any, cls: type) -> None:
+        """Raise TypeError unless a value is a `cls`."""
+        self.kwargs.update(param=param)
+        super().is_instance("param", cls)
+
+    def _variables(self, values: Any) -> list[Any]:
+        several = values if isinstance(values, (list, tuple)) else [] if values is None else [values]
+        return [value if isinstance(value, Variable) else self.to_variable(value) for value in several]
 
     def append_activation(
         self,

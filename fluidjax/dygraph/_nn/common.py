@@ -6,6 +6,7 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import follows_training, in_dygraph_mode
+from fluidjax.dygraph._nn.kept import Kept
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, default_main_program
@@ -114,6 +115,10 @@ class Embedding(Layer):
         [2, 1, 8]
     """
 
+    _is_sparse = Kept("is_sparse")
+    _is_distributed = Kept("is_distributed")
+    _padding_idx = Kept("padding_idx")
+
     def __init__(
         self,
         size: list[int],
@@ -125,15 +130,13 @@ class Embedding(Layer):
     ) -> None:
         super().__init__()
         self._size = size
-        self._is_sparse = is_sparse
-        self._is_distributed = is_distributed
-        self._padding_idx = -1 if padding_idx is None else padding_idx if padding_idx >= 0 else size[0] + padding_idx
+        padding_idx = -1 if padding_idx is None else padding_idx if padding_idx >= 0 else size[0] + padding_idx
         self._dtype = dtype
         self._attrs = {
             "is_sparse": is_sparse,
             "is_distributed": is_distributed,
             "remote_prefetch": is_sparse and not is_distributed,
-            "padding_idx": self._padding_idx,
+            "padding_idx": padding_idx,
         }
         self.weight = self.create_parameter(size, param_attr, dtype)
 

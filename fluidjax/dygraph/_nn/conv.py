@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.dygraph._nn.common import check_flag, check_variable, plus_bias, require
+from fluidjax.dygraph._nn.kept import Kept
 from fluidjax.dygraph._nn.named import named, of_channels
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
@@ -19,6 +20,9 @@ class _Conv(Layer):
     _axes = 2
     _op_type = ""
     _dtypes: tuple[str, ...] = FLOATS  # those that are taken in a program; any if it is empty
+    _stride = Kept("strides")
+    _padding = Kept("paddings")
+    _dilation = Kept("dilations")
 
     def forward(self, input: Variable) -> Variable:
         """[N, num_filters, *output sizes] of an input [N, num_channels, *sizes]."""
@@ -40,12 +44,12 @@ class _Conv(Layer):
         self._dtype = dtype
 
     def _window(self, stride: Any, padding: Any, dilation: Any, groups: int | None, use_cudnn: bool) -> dict[str, Any]:
-        self._stride, self._padding, self._dilation = self._sizes(stride=stride, padding=padding, dilation=dilation)
+        strides, paddings, dilations = self._sizes(stride=stride, padding=padding, dilation=dilation)
         self._use_cudnn = use_cudnn
         return {
-            "strides": self._stride,
-            "paddings": self._padding,
-            "dilations": self._dilation,
+            "strides": strides,
+            "paddings": paddings,
+            "dilations": dilations,
             "groups": groups or 1,
             "use_cudnn": bool(use_cudnn),
         }
@@ -285,6 +289,15 @@ class Pool2D(Layer):
 
     Raises ValueError for invalid arguments.
     """
+
+    _pool_type = Kept("pooling_type")
+    _pool_size = Kept("ksize")
+    _pool_stride = Kept("strides")
+    _pool_padding = Kept("paddings")
+    _global_pooling = Kept("global_pooling")
+    _use_cudnn = Kept("use_cudnn")
+    _ceil_mode = Kept("ceil_mode")
+    _exclusive = Kept("exclusive")
 
     def __init__(
         self,

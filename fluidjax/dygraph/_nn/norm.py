@@ -10,6 +10,7 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer, follows_training
 from fluidjax.dygraph._nn.common import check_variable, require
+from fluidjax.dygraph._nn.kept import Kept
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable
@@ -51,6 +52,12 @@ class BatchNorm(Layer):
     Raises AssertionError for ``bias_attr=False``, AttributeError for use_global_stats without a ParamAttr.
     """
 
+    _momentum = Kept("momentum")
+    _epsilon = Kept("epsilon")
+    _data_layout = Kept("data_layout")
+    _use_global_stats = Kept("use_global_stats")
+    _trainable_statistics = Kept("trainable_statistics")
+
     def __init__(
         self,
         num_channels: int,
@@ -77,7 +84,6 @@ class BatchNorm(Layer):
         self._act = act
         self._is_test = is_test
         self._in_place = in_place
-        self._use_global_stats = use_global_stats
         self._dtype = VarType.FP32 if to_var_type(dtype) == VarType.FP16 else dtype
         shape = [num_channels]
         one, zero = Constant(1.0), Constant(0.0)
@@ -248,6 +254,9 @@ class GroupNorm(Layer):
     Raises ValueError for any other layout.
     """
 
+    _epsilon = Kept("epsilon")
+    _groups = Kept("groups")
+
     def __init__(
         self,
         channels: int,
@@ -290,6 +299,10 @@ class SpectralNorm(Layer):
         eps: avoids division by zero.
         dtype: of the weight.
     """
+
+    _dim = Kept("dim")
+    _power_iters = Kept("power_iters")
+    _eps = Kept("eps")
 
     def __init__(
         self, weight_shape: Any, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, dtype: Any = "float32"

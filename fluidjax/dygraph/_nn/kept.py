@@ -1,0 +1,23 @@
+"""Fields of layers that the attributes of their op hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Kept:
+    """A field under Fluid's name: its value is an attribute of the layer's op, and setting it changes later calls.
+
+    Args:
+        attribute: the name of the attribute in ``layer._attrs``.
+    """
+
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        return self if layer is None else layer._attrs[self._attribute]
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        # A new dict: what was recorded of earlier calls keeps the old one.
+        layer._attrs = {**layer._attrs, self._attribute: value}
