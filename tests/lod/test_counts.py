@@ -232,3 +232,32 @@ def test_a_batch_is_as_large_as_that_of_sequences_in_sequences(filler: str, axis
     count = 5 if filler.startswith("fill") else 11
     assert got.shape == ((count, 2) if axis == 0 else (2, count))
     assert abs(total.item() - 2 * count) < 0.1
+
+
+@pytest.mark.parametrize("loss", ["linear_chain_crf", "warpctc", "edit_distance"])
+def test_there_are_as_many_losses_as_sequences_in_sequences(loss: str) -> None:
+    """Each sequence of the finest level has one, and its gradient, as if it were alone; padding has none."""
+
+    def run(lengths: list[list[int]]) -> list[Any]:
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+            x = fluid.data("x", [None, WIDTH], "float32", lod_level=len(lengths))
+            tags = fluid.data("tags", [None, 1], "int64", lod_level=len(lengths))
+            x.stop_gradient = False
+            weights = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.3))
+            if loss == "edit_distance":
+                fetched = [*layers.edit_distance(tags, layers.sequence_reverse(tags), normalized=False)]
+            else:
+                options: dict[str, Any] = {"param_attr": weights} if loss == "linear_chain_crf" else {"blank": 2}
+                costs = getattr(layers, loss)(x, layers.cast(tags, "int32") if "blank" in options else tags, **options)
+                fetched = [costs, *fluid.gradients([layers.mean(costs)], [x])]
+            fetched.append(layers.mean(layers.cast(fetched[0], "float32")))
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(fluid.default_startup_program())
+            rows = np.random.RandomState(3).rand(11, WIDTH).astype(np.float32)
+            feed = {"x": rows, "tags": np.arange(11).reshape(11, 1) // 2 % 2}
+            feed = {name: fluid.create_lod_tensor(v, lengths, fluid.CPUPlace()) for name, v in feed.items()}
+            return [np.asarray(v) for v in exe.run(feed=feed, fetch_list=fetched, return_numpy=False)]
+
+    inner = [2, 1, 3, 1, 4]
+    for got, expected in zip(run([[1, 2, 2], inner]), run([inner]), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)

@@ -222,9 +222,10 @@ def test_yolo_box(rng):
 # --- one buffer for many tensors ----------------------------------------------------------------------------------
 
 
-def test_coalesce(rng):
+@pytest.mark.parametrize("filled", [False, True])  # copy_data goes before set_constant
+def test_coalesce(rng, filled):
     a, b = rng.standard_normal((3, 4)), rng.standard_normal(600)
-    outs, fused = run("coalesce_tensor", [jnp.asarray(a), jnp.asarray(b)], dtype=6, copy_data=True)
+    outs, fused = run("coalesce_tensor", [jnp.asarray(a), jnp.asarray(b)], dtype=6, copy_data=True, set_constant=filled)
     assert fused.shape == (512 + 1024,)  # pages of 4096 bytes
     np.testing.assert_array_equal(fused[:12], a.reshape(-1))
     np.testing.assert_array_equal(fused[512 : 512 + 600], b)

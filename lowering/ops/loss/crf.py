@@ -15,7 +15,17 @@ import numpy as np
 from lowering.engine.checks import Demand, within_lengths
 from lowering.errors import NeedsExact
 from lowering.ops.loss import shapes
-from lowering.ragged.rows import bounds, offsets, per_row, row_gradient, row_numbers, segment_sum, take, without_lod
+from lowering.ragged.rows import (
+    bounds,
+    offsets,
+    per_row,
+    per_sequence,
+    row_gradient,
+    row_numbers,
+    segment_sum,
+    take,
+    without_lod,
+)
 from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
 from lowering.registry import Masked, op
 from lowering.values import Array, LoDArray, Meta
@@ -108,6 +118,8 @@ def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     cost = c.sums(log_z - _score(c, _tags(label), transition))
     if length is not None:
         alpha = jnp.where(c.valid[:, None], alpha, 0)
+    else:
+        cost = without_lod(per_sequence(emission, cost))
     rows = [_restored(emission, length, v) for v in (alpha, exps)]
     return (*rows, w, cost)
 

@@ -18,7 +18,18 @@ from lowering.ops.loss import shapes
 from lowering.ops.math.extrema import at_least
 from lowering.ops.sequence.pad import padded_rows, unpadded_rows
 from lowering.ops.sequence.slice import compact
-from lowering.ragged.rows import bounds, lengths, longest, offsets, row_gradient, row_numbers, segments, take
+from lowering.ragged.rows import (
+    bounds,
+    lengths,
+    longest,
+    offsets,
+    per_sequence,
+    row_gradient,
+    row_numbers,
+    segments,
+    take,
+    without_lod,
+)
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray, Meta, is_concrete
 
@@ -210,11 +221,11 @@ def warpctc(
     if logits_length is None:
         lat = _ragged_lattice(logits, label, blank)
         valid = row_numbers(logits.capacity) < offsets(logits)[-1]
-        loss, grad = _loss_and_gradient(lat, logits.data, valid)
-        off = offsets(logits)
+        numbers, grad = _loss_and_gradient(lat, logits.data, valid)
+        loss, off = without_lod(per_sequence(logits, numbers[:, None])), offsets(logits)
         if is_concrete(off):  # Fluid's layout [steps, n, classes], whose shape a traced LoD cannot give
-            return padded_rows(grad, off, lat.steps, jnp.zeros((), grad.dtype)).swapaxes(0, 1), loss[:, None]
-        return logits.with_data(grad), loss[:, None]
+            return padded_rows(grad, off, lat.steps, jnp.zeros((), grad.dtype)).swapaxes(0, 1), loss
+        return logits.with_data(grad), loss
     lat = _padded_lattice(logits.data, label.data, logits_length, label_length, blank)
     steps, n, classes = logits.shape
     valid = (row_numbers(steps)[:, None] < lat.frames[None, :]).reshape(-1)

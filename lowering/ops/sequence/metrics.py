@@ -10,7 +10,17 @@ from jax import lax
 
 from lowering.engine.checks import Demand
 from lowering.ops.sequence import shapes
-from lowering.ragged.rows import bounds, lengths, offsets, row_numbers, segments, take
+from lowering.ragged.rows import (
+    bounds,
+    lengths,
+    offsets,
+    per_sequence,
+    row_numbers,
+    segments,
+    sequence_count,
+    take,
+    without_lod,
+)
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
 
@@ -75,8 +85,11 @@ def edit_distance(hyps: LoDArray, refs: LoDArray, hyps_length=None, refs_length=
     distance = levenshtein(_rows(hyps, hyps_length), reference).astype(jnp.float32)
     if normalized:
         distance = distance / reference.size.astype(jnp.float32)
-    count = distance.shape[0] if hyps.nseq is None else hyps.nseq
-    return jnp.full(1, count, jnp.int64), distance[:, None]
+    if hyps_length is not None:
+        return jnp.full(1, distance.shape[0], jnp.int64), distance[:, None]
+    count = sequence_count(hyps)
+    rows = without_lod(per_sequence(hyps, distance[:, None]))
+    return jnp.full(1, distance.shape[0] if count is None else count, jnp.int64), rows
 
 
 class Tags(NamedTuple):

@@ -35,9 +35,9 @@ def coalesce_tensor(
 ):
     """FusedOutput [K] = all of Input one after another, each aligned to 4096 bytes, with zeros between.
 
-    Output_i = Input_i, or ``constant`` everywhere (also in FusedOutput) with ``set_constant``. In Fluid, outputs are
-    views of the buffer; here they are values, so later writes to the buffer do not show in them. Raises OpError if an
-    input is not of ``dtype``.
+    Output_i = Input_i, or ``constant`` everywhere (also in FusedOutput) with ``set_constant`` and no ``copy_data``.
+    In Fluid, outputs are views of the buffer; here they are values, so later writes to the buffer do not show in them.
+    Raises OpError if an input is not of ``dtype``.
     """
     wanted = np.dtype(to_numpy(dtype))
     for i, value in enumerate(input):
@@ -46,9 +46,10 @@ def coalesce_tensor(
                 f"coalesce_tensor: Input[{i}] has dtype {value.dtype}, expected {wanted} (attribute dtype = {dtype});"
                 " cast it, or coalesce tensors of one dtype"
             )
-    if set_constant:
+    filled = set_constant and not copy_data
+    if filled:
         input = [jnp.full(v.shape, constant, wanted) for v in input]
     step = _PAGE // wanted.itemsize
-    fill = constant if set_constant else 0
+    fill = constant if filled else 0
     parts = [jnp.pad(v.reshape(-1), (0, -v.size % step), constant_values=fill) for v in input]
     return list(input), jnp.concatenate(parts)
