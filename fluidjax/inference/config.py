@@ -57,6 +57,7 @@ class AnalysisConfig:
     """
 
     Precision = Precision
+    Float32, Int8, Half = Precision  # pybind exports them to the class, too
 
     def __init__(self, *model: str | AnalysisConfig):
         self._model = Model()

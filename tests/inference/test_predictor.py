@@ -169,7 +169,7 @@ SWITCHES = [
     ("switch_use_feed_fetch_ops", (False,), "use_feed_fetch_ops_enabled", True, False),
     ("switch_specify_input_names", (True,), "specify_input_name", False, True),
     ("enable_mkldnn", (), "mkldnn_enabled", False, True),
-    ("enable_tensorrt_engine", (1 << 20, 1, 3, AnalysisConfig.Precision.Half), "tensorrt_engine_enabled", False, True),
+    ("enable_tensorrt_engine", (1 << 20, 1, 3, AnalysisConfig.Half), "tensorrt_engine_enabled", False, True),
     ("enable_lite_engine", (), "lite_engine_enabled", False, True),
     ("disable_glog_info", (), "glog_info_disabled", False, True),
     ("set_cpu_math_library_num_threads", (3,), "cpu_math_library_num_threads", 1, 3),
