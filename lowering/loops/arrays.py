@@ -251,7 +251,7 @@ def gradient_like(
     held = item_of(blank)
     if gradient.stacked:
         flags = flags or gradient.taken is not None
-        fitted = fit(_cut(gradient, forward.capacity), array_template(held, forward.capacity, flags), backward=True)
+        fitted = fit(_narrowed(_cut(gradient, forward.capacity), held), array_template(held, forward.capacity, flags), backward=True)
     else:
         fitted = stack((gradient.items or ())[: forward.capacity], forward.capacity, held, backward=True)
         if gradient.taken is not None:
@@ -260,6 +260,14 @@ def gradient_like(
         # Counts and offsets are those of the forward array: an element without a gradient still has its rows.
         fitted = replace(fitted, buffer=blank.buffer.with_data(fitted.buffer.data))
     return fitted if fitted.taken is not None else replace(fitted, taken=blank.taken)
+
+
+def _narrowed(gradient: TensorArray, element: Any) -> TensorArray:
+    """A gradient array without room that its elements cannot use: they have the rows of the forward array's."""
+    buffer = gradient.buffer
+    if not (isinstance(buffer, LoDArray) and isinstance(element, LoDArray)) or buffer.shape[1] <= element.capacity:
+        return gradient
+    return replace(gradient, buffer=buffer.with_data(buffer.data[:, : element.capacity]))
 
 
 def untouched(array: TensorArray | None) -> bool:

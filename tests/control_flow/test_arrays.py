@@ -75,6 +75,20 @@ def test_gradients_of_reads_add_up_and_are_taken_once() -> None:
         np.testing.assert_array_equal(arrays.take(array, np.array([1]))[0], [1.0, 1.0])
 
 
+def test_a_gradient_array_has_the_room_of_its_forward_array() -> None:
+    """The gradient of what was joined without a bound has room for all rows in each element."""
+
+    def array(rows: int, values: np.ndarray) -> TensorArray:
+        data = np.zeros((2, rows, 1), np.float32)
+        data[:, :3, 0] = values
+        return TensorArray(None, LoDArray(jnp.asarray(data), (), jnp.array([3, 2], np.int32)), jnp.int32(2))
+
+    values = np.array([[1, 2, 3], [4, 5, 0]], np.float32)
+    found = arrays.gradient_like(array(9, values), array(4, np.ones((2, 3))))
+    assert found.buffer.data.shape == (2, 4, 1) and found.buffer.nrows.tolist() == [3, 2]
+    np.testing.assert_array_equal(found.buffer.data[:, :3, 0], values)
+
+
 def test_values_that_grow_are_padded_to_the_larger() -> None:
     small, large = LoDArray(jnp.ones((2, 3))), LoDArray(jnp.ones((5, 3)), (), jnp.int32(4))
     template = join(small, large)

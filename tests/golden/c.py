@@ -40,6 +40,11 @@ class Result:
     memory: int = 0
 
 
+# Parameters whose gradient is zero in exact arithmetic (a bias before a softmax), by network: Adam divides what is
+# left of it by rounding by its own size.
+ROUNDING_ALONE = {"nlp_bidaf": frozenset({"pn_decoder_fw_static_rnn_logits_fc_b"})}
+
+
 def job_of(case: ZooCase, part: str) -> tuple[bytes, list[str], dict[str, Value]] | None:
     """(program, fetches, feeds) of the test program, or of the first training step."""
     if part == "step":
@@ -107,7 +112,10 @@ def convert(case: ZooCase, part: str, where: Path, flags: tuple[str, ...] = ()) 
         for name in function.written:
             if name in after:
                 now, near = session.get(name), shaken.get(name)
-                _judge(result, name, after[name], now, 30 * difference(near, now), exact)
+                if name in ROUNDING_ALONE.get(case.name, ()):
+                    _judge_rounding(result, name, after[name], now, exact)
+                else:
+                    _judge(result, name, after[name], now, 30 * difference(near, now), exact)
     return result
 
 
@@ -127,6 +135,13 @@ def _judge(result: Result, name: str, found: np.ndarray, expected: np.ndarray, a
     if not apart <= allowed:
         result.problems.append(f"{name}: {apart:.1e} from the Executor, allowed {max(1e-5, allowed):.0e}")
     result.error = max(result.error, apart)
+
+
+def _judge_rounding(result: Result, name: str, found: np.ndarray, expected: np.ndarray, exact: Exact) -> None:
+    """In float64 the step leaves the parameter where it was, at 0; in float32 both move it by as much."""
+    sizes = [float(np.abs(v).max()) for v in (found, expected)]
+    if exact.distance(0, name, np.zeros_like(found)) > 1e-6 or sizes[0] > 10 * sizes[1]:
+        result.problems.append(f"{name}: {sizes[0]:.1e}, in the Executor {sizes[1]:.1e}, not by rounding alone")
 
 
 def main() -> int:
