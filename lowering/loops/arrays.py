@@ -251,7 +251,8 @@ def gradient_like(
     held = item_of(blank)
     if gradient.stacked:
         flags = flags or gradient.taken is not None
-        fitted = fit(_narrowed(_cut(gradient, forward.capacity), held), array_template(held, forward.capacity, flags), backward=True)
+        template = array_template(held, forward.capacity, flags)
+        fitted = fit(_narrowed(_cut(gradient, forward.capacity), held), template, backward=True)
     else:
         fitted = stack((gradient.items or ())[: forward.capacity], forward.capacity, held, backward=True)
         if gradient.taken is not None:
