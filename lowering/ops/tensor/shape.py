@@ -59,12 +59,12 @@ def _infer_reshape(op, var_of):
             raise ValueError(
                 f"reshape of {list(x.shape)} to {list(wanted)}: the numbers of elements differ; use -1 for one"
             )
-    return found | _out(op, x, tuple(dims))
+    return found | _out(op, x, tuple(dims), bool(names_in(op, "ShapeTensor")))
 
 
-def _out(op, x, dims):
-    """Out has ``dims``, and the LoD of X where its rows are X's."""
-    level = x.lod_level if dims[:1] == x.shape[:1] else 0
+def _out(op, x, dims, computed=False):
+    """Out has ``dims``, and the LoD of X where its rows are X's, unless they are ``computed`` one by one."""
+    level = x.lod_level if dims[:1] == x.shape[:1] and not computed else 0
     return outputs_like(op, "Out", VarInfo(dims, x.dtype, level))
 
 
@@ -74,7 +74,10 @@ def _x_shape(op, x):
 
 def _reshape(x: LoDArray, shape_, shape, shape_tensor):
     wanted = shape_from(shape_, shape, shape_tensor, "reshape: the shape")
-    return keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
+    out = keep_rows(x, x.data.reshape(_target(x.shape, wanted)))
+    if not (shape_tensor and isinstance(out, LoDArray)):
+        return out
+    return LoDArray(out.data, (), out.rows()) if out.padded else out.data  # Fluid shares no LoD with computed dims
 
 
 @op(rows=MASKED, lod=None, infer=_infer_reshape, diff="x shape shape_tensor", inplace={"Out": "x"}, linear=True)
