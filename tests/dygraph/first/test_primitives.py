@@ -87,7 +87,8 @@ def test_functions_of_one_float(dtype: str) -> None:
     agree(lambda x: [function(x) for function in EXACT.values()], x)
     agree(lambda x: [function(x) for function in EXACT.values()], x[2])
     agree(lambda x: [function(x) for function in EXACT.values()], x[:0])
-    agree(lambda x: [function(x) for function in CLOSE.values()], x[:13], ulps=16)
+    close = [*CLOSE.values()][:: 1 if dtype == "float32" else 4]  # each of them is compiled
+    agree(lambda x: [function(x) for function in close], x[:13], ulps=16)
     agree(lambda x: [CLOSE[name](x) for name in ("exp", "tanh", "logistic", "log", "sin")], x[-3:], ulps=16)
 
 
