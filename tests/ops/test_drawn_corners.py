@@ -374,6 +374,8 @@ def test_thresholds_below_zero():
     x, ones = np.array([-2.0, 0.5, 2.0], F), np.ones(3, F)
     np.testing.assert_allclose(call("softshrink", x, lambda_=-1.0)[0], [-3, 1, 3])
     np.testing.assert_allclose(call("softshrink_grad", x, ones, lambda_=-1.0)[0], [1, 2, 1])
+    np.testing.assert_allclose(call("hard_shrink", x, threshold=-1.0)[0], [1, 2, 1] * x)
+    np.testing.assert_allclose(call("hard_shrink_grad", x, ones, threshold=-1.0)[0], [1, 2, 1])
     np.testing.assert_allclose(call("huber_loss", 0 * x, x, delta=-1.0)[1], [-2.5, -1, -2.5])
     np.testing.assert_allclose(call("huber_loss_grad", x, ones, delta=-1.0)[1], [1, -1, -1])
 

@@ -86,13 +86,13 @@ def _(x, d_out, *, lambda_):
 
 @op(rows=WISE)
 def hard_shrink(x, *, threshold: float = 0.5):
-    """Out = X where |X| > threshold, else 0."""
-    return jnp.where(jnp.abs(x) <= threshold, 0, x)
+    """Out = X where X > threshold or X < -threshold, else 0; twice X where both hold."""
+    return x * ((x > threshold).astype(x.dtype) + (x < -threshold).astype(x.dtype))
 
 
 @hard_shrink.grad
 def _(x, d_out, *, threshold):
-    return jnp.where(jnp.abs(x) > threshold, d_out, 0)
+    return jnp.where(x > threshold, d_out, 0) + jnp.where(x < -threshold, d_out, 0)
 
 
 @op(rows=WISE)
