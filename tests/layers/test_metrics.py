@@ -160,3 +160,25 @@ def test_accuracy_of_ragged_rows_carries_their_lod():
     got = fluid.Executor(place).run(main, feed=feed, fetch_list=[accuracy, double], return_numpy=False)
     assert [v.lod() for v in got] == [[[0, 1, 3]]] * 2
     np.testing.assert_allclose(np.concatenate([np.array(v) for v in got]), [2 / 3, 4 / 3], rtol=1e-6)
+
+
+def test_precision_recall_accumulates_in_place():
+    main, scope = fluid.Program(), fluid.Scope()
+    block = main.global_block()
+    with fluid.program_guard(main, fluid.Program()):
+        indices, labels = fluid.data("indices", [None, 1], "int32"), fluid.data("labels", [None, 1], "int32")
+        probabilities = fluid.data("probabilities", [None, 1], "float32")
+        states = block.create_var(name="states", dtype="float32", shape=[2, 4], persistable=True)
+        metrics = [block.create_var(name=name, dtype="float64") for name in ("batch", "all")]
+        slots = {"MaxProbs": [probabilities], "Indices": [indices], "Labels": [labels], "StatesInfo": [states]}
+        results = {"BatchMetrics": [metrics[0]], "AccumMetrics": [metrics[1]], "AccumStatesInfo": [states]}
+        block.append_op("precision_recall", slots, results, {"class_number": 2})
+    scope.var("states").get_tensor().set(np.zeros((2, 4), "f"), fluid.CPUPlace())
+    feed = {"indices": np.array([[0], [1], [1]], "int32"), "labels": np.array([[0], [1], [0]], "int32")}
+    feed["probabilities"] = np.ones((3, 1), "f")
+    for times in (1, 2):
+        batch, whole = fluid.Executor(fluid.CPUPlace()).run(main, feed, metrics, scope=scope)
+        np.testing.assert_array_equal(
+            np.array(scope.find_var("states").get_tensor()), times * np.array([[1, 0, 1, 1], [1, 1, 1, 0]])
+        )
+        np.testing.assert_array_equal(batch, whole)

@@ -261,3 +261,23 @@ def test_there_are_as_many_losses_as_sequences_in_sequences(loss: str) -> None:
     inner = [2, 1, 3, 1, 4]
     for got, expected in zip(run([[1, 2, 2], inner]), run([inner]), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pool", ["fusion_seqpool_concat", "fusion_seqpool_cvm_concat"])
+def test_there_are_as_many_pooled_rows_as_sequences_in_sequences(pool: str) -> None:
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        x, cvm = fluid.data("x", [None, 3], "float32", lod_level=2), fluid.data("cvm", [None, 2], "float32")
+        out = program.global_block().create_var(name="out", dtype="float32")
+        inputs, attrs = {"X": [x, x]}, {"pooltype": "SUM", "axis": 1}
+        if "cvm" in pool:
+            inputs["CVM"], attrs["use_cvm"] = [cvm], False
+        program.global_block().append_op(pool, inputs, {"Out": [out]}, attrs)
+        total = layers.mean(out)
+    rows = np.arange(18, dtype=np.float32).reshape(6, 3)
+    feed = {"x": fluid.create_lod_tensor(rows, [[1, 2], [2, 1, 3]], fluid.CPUPlace()), "cvm": np.ones((3, 2), "f")}
+    got, mean = fluid.Executor(fluid.CPUPlace()).run(program, feed, [out, total], return_numpy=False)
+    kept = np.add.reduceat(rows, [0, 2, 3])[:, 2 if "cvm" in pool else 0 :]
+    np.testing.assert_array_equal(np.asarray(got), np.concatenate([kept, kept], 1))
+    np.testing.assert_allclose(np.asarray(mean).item(), kept.mean(), rtol=1e-6)
+    assert got.recursive_sequence_lengths() == [[1, 1, 1]]

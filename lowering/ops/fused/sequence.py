@@ -13,18 +13,27 @@ from lowering.ops.math.extrema import at_least
 from lowering.ops.recurrent.activations import activation
 from lowering.ops.sequence.conv import check_context, context_columns
 from lowering.ops.sequence.pool import pool_rows
-from lowering.ragged.rows import expand_dims, offsets, per_row, per_sequence, row_numbers, segment_sum, segments, take
+from lowering.ragged.rows import (
+    expand_dims,
+    offsets,
+    per_row,
+    per_sequence,
+    row_numbers,
+    segment_sum,
+    segments,
+    sequence_count,
+    take,
+)
 from lowering.registry import MASKED, Long, op
 from lowering.values import Array, LoDArray, Meta, SelectedRows, fill_padding
 
 
 def _unit_lod(x: LoDArray, data: Array) -> LoDArray:
     """Rows as sequences of one row each, as the fused pooling ops leave them."""
-    count = data.shape[0]
-    off = row_numbers(count + 1)
-    if x.nseq is not None:
-        off = jnp.minimum(off, x.nseq)
-    return LoDArray(data, (off,), x.nseq, x.nseq)
+    off, count = row_numbers(data.shape[0] + 1), sequence_count(x)
+    if count is not None:
+        off = jnp.minimum(off, count)
+    return LoDArray(data, (off,), count, count)
 
 
 @op(out="Out ColMat~", rows=MASKED, diff="", infer=shapes.fusion_seqconv_eltadd_relu)
