@@ -329,7 +329,7 @@ def test_labels_that_fit_but_are_never_reached_have_an_infinite_loss():
     for labels, frames, wanted in (([1, 1], 2, 0), ([1, 2, 0], 3, np.inf), ([1, 2, 0], 4, 4.394449)):
         logits = LoDArray(np.zeros((frames, 3), F), (np.array([0, frames]),))
         label = LoDArray(np.array(labels, np.int32)[:, None], (np.array([0, len(labels)]),))
-        np.testing.assert_allclose(call("warpctc", logits, label, blank=0)[1].data, [[wanted]], rtol=1e-6)
+        np.testing.assert_allclose(rule("warpctc", logits, label, blank=0)[1].data, [[wanted]], rtol=1e-6)
 
 
 def test_a_cast_to_half_precision_rounds_to_the_nearest():
