@@ -149,19 +149,21 @@ def test_an_element_taken_before_a_host_op_stays_taken(interpret: bool) -> None:
 
 def test_a_gradient_array_has_the_lod_level_of_what_was_last_written_to_it() -> None:
     """As Fluid declares it: in the gradient of a loop a sum of two gradients, the first of which has no level."""
-    x = layers.data("x", [3], lod_level=1)
-    i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 2)
-    row, beside = layers.fc(x, 3), layers.fc(x, 3)
-    array = layers.array_write(row, layers.fill_constant([1], "int64", 0))
-    more = layers.less_than(i, n)
-    loop = layers.While(more)
-    with loop.block():
-        before = layers.array_read(array, i)
-        after = layers.elementwise_add(layers.elementwise_mul(before, beside), layers.fc(before, 3))
-        layers.increment(i, 1, in_place=True)
-        layers.array_write(after, i=i, array=array)
-        layers.less_than(i, n, cond=more)
-    last = layers.array_read(array, i)
-    fluid.backward.append_backward(layers.mean(last))
-    found = [fluid.default_main_program().global_block().var(v.name + "@GRAD") for v in (last, array, row)]
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = layers.data("x", [3], lod_level=1)
+        i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 2)
+        row, beside = layers.fc(x, 3), layers.fc(x, 3)
+        array = layers.array_write(row, layers.fill_constant([1], "int64", 0))
+        more = layers.less_than(i, n)
+        loop = layers.While(more)
+        with loop.block():
+            before = layers.array_read(array, i)
+            after = layers.elementwise_add(layers.elementwise_mul(before, beside), layers.fc(before, 3))
+            layers.increment(i, 1, in_place=True)
+            layers.array_write(after, i=i, array=array)
+            layers.less_than(i, n, cond=more)
+        last = layers.array_read(array, i)
+        fluid.backward.append_backward(layers.mean(last))
+    found = [main.global_block().var(v.name + "@GRAD") for v in (last, array, row)]
     assert [v.lod_level for v in found] == [1, 0, 0]

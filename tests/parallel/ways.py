@@ -23,8 +23,8 @@ def on_one(training: Training) -> Training:
     """Let a training be written out for one physical device."""
     several = SeveralDevices.__init__
 
-    def without(self: Any, *args: Any) -> None:
-        several(self, *args[:4])
+    def without(self: Any, *args: Any, **options: Any) -> None:
+        several(self, *args[:4], **options)
 
     SeveralDevices.__init__ = without  # type: ignore[method-assign]
     try:
