@@ -7,7 +7,6 @@ arrays are the whole. Feeds and fetches of each device are shares of the rows of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -102,19 +101,23 @@ def rows_of(devices: Sequence[jax.Device]) -> NamedSharding:
     return NamedSharding(Mesh(np.array(devices), (AXIS,)), _DIVIDED)
 
 
+_avals: dict[Any, Any] = {}  # what jax calls rows of a shape, a data type and a place
+
+
 def as_rows(arrays: Sequence[jax.Array], rows: NamedSharding) -> jax.Array:
     """Arrays of one form, one on each device in order, as rows of one array; nothing moves.
 
-    jax's own function for this checks all that is certain here, which takes four times as long.
+    jax's own function for this checks all that is certain here, which takes four times as long: it is asked once for
+    each form, and says what jax calls it (``aval``).
     """
     first, *others = arrays[0].shape
-    form = _form_of_rows((first * len(arrays), *others), arrays[0].dtype)
-    return ArrayImpl(form, rows, list(arrays), committed=True, _skip_checks=True)
-
-
-@lru_cache(maxsize=1024)
-def _form_of_rows(shape: tuple[int, ...], dtype: Any) -> Any:
-    return jax.core.ShapedArray(shape, dtype)
+    form = (first * len(arrays), *others), arrays[0].dtype, rows
+    aval = _avals.get(form)
+    if aval is None:
+        whole = jax.make_array_from_single_device_arrays(form[0], rows, list(arrays))
+        _avals[form] = whole.aval
+        return whole
+    return ArrayImpl(aval, rows, list(arrays), committed=True, _skip_checks=True)
 
 
 def on_one_device(array: Any) -> Any:
