@@ -45,6 +45,30 @@ def on_device(name: str, device: int, own: Collection[str]) -> str:
     return f"{known}@DEVICE_{device}{name[len(known) :]}"
 
 
+@dataclass(frozen=True, eq=False)
+class OwnVariables:
+    """The variables of which each device has its own.
+
+    Attributes:
+        own: their names in the outermost block.
+        sums: those of them that are equal on all devices in the end.
+        count: the number of devices.
+    """
+
+    own: frozenset[str]
+    sums: frozenset[str]
+    count: int
+
+    def names(self, name: str) -> list[str]:
+        """The variable's names on the devices, in order, at the end of a run."""
+        differs = name in self.own and name not in self.sums
+        return [on_device(name, i, self.own) if differs else name for i in range(self.count)]
+
+    def copies(self, persistable: Collection[str]) -> dict[str, list[str]]:
+        """The names, on the other devices, of each device's own variables among these that the scope keeps."""
+        return {n: self.names(n)[1:] for n in sorted((self.own - self.sums).intersection(persistable))}
+
+
 def completed(program: ProgramView) -> dict[str, int]:
     """The parameters' gradients, and the index of the op that completes each."""
     found = {}

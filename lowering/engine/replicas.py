@@ -22,12 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.engine.dataflow import sub_blocks
-from lowering.engine.devices import (
-    Devices,
-    Writer,
-    on_device,
-    own_and_sums,
-)
+from lowering.engine.devices import Devices, OwnVariables, Writer, on_device, own_and_sums
 from lowering.program import EMPTY, GRAD, ROLE_BACKWARD, BlockView, OpView, ProgramView
 from lowering.registry import get_op
 
@@ -38,31 +33,14 @@ _NAMES_INSIDE = "original_output_grad"
 
 
 @dataclass(frozen=True, eq=False)
-class Replicated:
-    """A program written out for several devices.
-
-    Attributes:
-        program: the program.
-        own: the variables of the outermost block of which each device has its own.
-        sums: those of them that are equal on all devices in the end.
-        count: the number of devices.
-    """
+class Replicated(OwnVariables):
+    """A program written out for several devices, each of which has variables of its own."""
 
     program: ProgramView
-    own: frozenset[str]
-    sums: frozenset[str]
-    count: int
-
-    def names(self, name: str) -> list[str]:
-        """The variable's names on the devices, in order, at the end of a run."""
-        differs = name in self.own and name not in self.sums
-        return [on_device(name, i, self.own) if differs else name for i in range(self.count)]
 
     def state(self) -> dict[str, list[str]]:
         """The names, on the other devices, of each device's own variables that the scope keeps."""
-        block = self.program.blocks[0]
-        kept = (n for n in block.vars if n in self.own and block.vars[n].persistable)
-        return {n: self.names(n)[1:] for n in kept}
+        return self.copies([v.name for v in self.program.blocks[0].vars.values() if v.persistable])
 
 
 def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> Replicated:
@@ -75,7 +53,7 @@ def replicate(program: ProgramView, devices: Devices, fed: Collection[str]) -> R
     """
     own, sums = own_and_sums(program, devices, fed)
     writer = ReplicaWriter(program, devices, sums, own)
-    return Replicated(writer.written(), own, frozenset(sums), devices.count)
+    return Replicated(own, frozenset(sums), devices.count, writer.written())
 
 
 class ReplicaWriter(Writer):

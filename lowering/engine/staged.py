@@ -19,7 +19,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowering.engine.dataflow import MARKERS, definitions, uses
-from lowering.engine.devices import Devices, completed, is_joint, is_joint_gradient, on_device, own_and_sums
+from lowering.engine.devices import (
+    Devices,
+    OwnVariables,
+    completed,
+    is_joint,
+    is_joint_gradient,
+    on_device,
+    own_and_sums,
+)
 from lowering.engine.replicas import ReplicaWriter
 from lowering.engine.spread import SpreadProgram
 from lowering.program import EMPTY, OpView, ProgramView
@@ -68,31 +76,22 @@ def _begun_with(first: Sequence[OpView], program: ProgramView) -> ProgramView:
 
 
 @dataclass(frozen=True, eq=False)
-class StagedProgram:
+class StagedProgram(OwnVariables):
     """A program in stages. Nothing persists in them: their state is fed and fetched.
 
     Attributes:
         stages: in order.
         persistable: what the scope keeps, by the names on the devices.
         random: whether any op draws numbers.
-        own, sums, count: see ``replicas.Replicated``.
     """
 
     stages: tuple[Stage, ...]
     persistable: frozenset[str]
     random: bool
-    own: frozenset[str]
-    sums: frozenset[str]
-    count: int
-
-    def names(self, name: str) -> list[str]:
-        """The variable's names on the devices, in order, at the end of a run."""
-        differs = name in self.own and name not in self.sums
-        return [on_device(name, i, self.own) if differs else name for i in range(self.count)]
 
     def state(self) -> dict[str, list[str]]:
         """The names, on the other devices, of each device's own variables that the scope keeps."""
-        return {n: self.names(n)[1:] for n in sorted(self.own & self.persistable - self.sums)}
+        return self.copies(self.persistable)
 
 
 def stageable(program: ProgramView, devices: Devices) -> bool:
@@ -118,7 +117,7 @@ def stage(program: ProgramView, devices: Devices, fed: Collection[str]) -> Stage
         stages.append(Stage(found, tuple(of_device[level] for of_device in programs)))
     held = _persistable(program, devices, own)
     random = any("key" in get_op(op.type).special for b in program.blocks for op in b.ops if op.type not in MARKERS)
-    return StagedProgram(tuple(stages), held, random, own, frozenset(sums), devices.count)
+    return StagedProgram(own, frozenset(sums), devices.count, tuple(stages), held, random)
 
 
 def _levels(program: ProgramView) -> dict[int, int]:
