@@ -50,10 +50,11 @@ def _watch(before: dict[int, int], done: threading.Event) -> None:
     while not over and not _found.is_set():
         over = done.wait(_LOOK)
         work = {thread: spent - before.get(thread, 0) for thread, spent in _worked().items()}
-        compiling = any(work[thread] >= _ENOUGH for thread in work.keys() - before.keys())
-        emitting = emitting or _first({t: w for t, w in work.items() if t in before}, late=compiling)
-        # A thread inherits the priority of the one that makes it: the first compilation makes those that compile.
-        if emitting and (over or compiling):
+        made = any(work[thread] >= _ENOUGH for thread in work.keys() - before.keys())
+        emitting = emitting or _first({t: w for t, w in work.items() if t in before}, late=made)
+        # A thread inherits the priority of the one that makes it: the first compilation makes those that compile. That
+        # may have been one of jax's own, which nobody watched.
+        if emitting and (over or any(w >= _ENOUGH for thread, w in work.items() if thread != emitting)):
             return _set_back(emitting)
 
 

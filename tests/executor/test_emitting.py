@@ -45,3 +45,45 @@ def test_nothing_is_looked_for_where_the_system_says_nothing(monkeypatch: pytest
     with emitting.emitting_last():
         pass
     assert not emitting._found.is_set()
+
+
+class _Looks:
+    """What threads have worked, look by look, in place of an event that tells the end of a compilation."""
+
+    def __init__(self, *looks: dict[int, int]):
+        self.left = list(looks)
+
+    def wait(self, seconds: float) -> bool:
+        del self.left[:1]
+        return len(self.left) == 1
+
+    def worked(self) -> dict[int, int]:
+        return self.left[0]
+
+
+_EMITS, _COMPILES, _MS = 1, 2, 1_000_000
+_ALONE, _BOTH, _LAST = (
+    {_EMITS: 8 * _MS},
+    {_EMITS: 30 * _MS, _COMPILES: 4 * _MS},
+    {_EMITS: 90 * _MS, _COMPILES: 90 * _MS},
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "looks", "left"),
+    [
+        ({_EMITS: 0}, (_ALONE, _BOTH, _LAST), 2),  # the program's own compilation makes the thread that compiles
+        ({_EMITS: 0, _COMPILES: 0}, (_ALONE, _BOTH, _LAST), 2),  # one of jax's own made it, before anybody watched
+        ({_EMITS: 0, _COMPILES: 0}, (_ALONE, _ALONE, _ALONE), 1),  # nothing compiled for long: at the end
+    ],
+)
+def test_it_is_set_back_as_soon_as_another_compiles(
+    monkeypatch: pytest.MonkeyPatch, before: dict[int, int], looks: tuple[dict[int, int], ...], left: int
+) -> None:
+    """Not at the end of the program: until then all its kernels would have waited."""
+    script, found = _Looks(before, *looks), []
+    monkeypatch.setattr(emitting, "_found", threading.Event())
+    monkeypatch.setattr(emitting, "_worked", script.worked)
+    monkeypatch.setattr(emitting, "_set_back", lambda thread: found.append((thread, len(script.left))))
+    emitting._watch(before, script)
+    assert found == [(_EMITS, left)]
