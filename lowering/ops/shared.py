@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -102,15 +101,6 @@ def declared_shape(op: Any, var_of: Any, attr: str, tensor: str, tensors: str) -
 def concrete_scalar(value: Any, what: str) -> Any:
     """The one element of a tensor as a Python number."""
     return concrete(value, what).reshape(-1).item(0)
-
-
-def add_repeated_rows(x: SelectedRows) -> tuple[SelectedRows, Any]:
-    """Duplicated rows added up into their first entry, the other entries zero; and which entries are first."""
-    count = x.rows.shape[0]
-    position = jnp.arange(count, dtype=jnp.int32)
-    first = jnp.full((x.height,), count, jnp.int32).at[x.rows].min(position)[x.rows]
-    values = jnp.zeros_like(x.values).at[first].add(x.values)
-    return replace(x, values=values), first == position
 
 
 def into_declared(value: Any, ctx: Any, height: int) -> Any:

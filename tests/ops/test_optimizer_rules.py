@@ -12,7 +12,7 @@ import fluidjax as fluid
 import lowering
 from fluidjax import layers
 from lowering import SelectedRows, SlotError
-from lowering.ops.optimizer.sparse import merge_rows
+from lowering.ops.sparse import merge_rows
 
 ROWS, WIDTH = 7, 3
 LR = np.array([0.1], np.float64)

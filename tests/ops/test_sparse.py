@@ -46,6 +46,32 @@ def test_sparse_sum_leaves_padding_out():
     assert entries(out) == [(2, 1.0)]
 
 
+def test_rows_stay_as_they_come_unless_one_is_repeated():
+    assert entries(sum_.fn([rows([5, 2, 2], 1.0, 2.0, 0.0, count=2), rows([3, 0], 3.0, 4.0)])) == [
+        (5, 1.0), (2, 2.0), (3, 3.0), (0, 4.0)
+    ]  # fmt: skip
+    assert entries(sum_.fn([rows([5, 2, 5], 1.0, 2.0, 3.0)])) == [(2, 2.0), (5, 4.0)]
+    merge = lowering.get_op("merge_selected_rows").fn
+    assert entries(merge(rows([5, 4, 1], 1.0, 2.0, 3.0))) == [(5, 1.0), (4, 2.0), (1, 3.0)]
+    clipped = lowering.get_op("clip_by_norm").fn(rows([3, 1], 3.0, 4.0), max_norm=np.sqrt(50.0))
+    assert entries(clipped) == [(3, 3.0), (1, 4.0)]
+
+
+def test_padding_entries_stay_zero():
+    """They carry a valid row: a bound above zero or a bias would write into a row that no look-up touched."""
+    padded = rows([4, 1, 0], 1.0, 2.0, 0.0, count=2)
+    clipped = clip.fn(padded, min_=1.5, max_=2.5)
+    np.testing.assert_array_equal(np.asarray(clipped.to_dense())[:, 0], [0, 2, 0, 0, 1.5, 0])
+    biased = scale.fn(padded, bias=1.0)
+    np.testing.assert_array_equal(np.asarray(biased.to_dense())[:, 0], [0, 3, 0, 0, 2, 0])
+
+
+@pytest.mark.parametrize(("op", "expected"), [("square", [1, 16, 1]), ("sqrt", [1, 2, 1]), ("abs", [1, 4, 1])])
+def test_functions_of_sparse_values_work_entry_by_entry(op, expected):
+    out = lowering.get_op(op).fn(rows([4, 1, 4], 1.0, 4.0, 1.0))
+    assert entries(out) == list(zip([4, 1, 4], expected, strict=True))
+
+
 def test_sparse_and_dense_sum_is_dense():
     out = sum_.fn([np.ones((6, 2)), rows([4, 4], 1.0, 2.0)])
     np.testing.assert_array_equal(out, np.array([1, 1, 1, 1, 4, 1.0])[:, None] * np.ones(2))

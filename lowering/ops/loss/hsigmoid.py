@@ -5,7 +5,7 @@ import numpy as np
 
 from lowering.engine.checks import Demand
 from lowering.ops.nn.embedding import gather_rows
-from lowering.ops.optimizer.sparse import merge_rows
+from lowering.ops.sparse import merge_rows
 from lowering.registry import Wise, op
 from lowering.values import Meta, SelectedRows
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,19 +15,11 @@ from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import alike, cleared
 from lowering.ops.math.elementwise import aligned, unbroadcast
 from lowering.ops.math.rounding import product
-from lowering.ops.shared import add_repeated_rows, off_rows, outputs_like
+from lowering.ops.shared import off_rows, outputs_like
+from lowering.ops.sparse import distinct_rows, on_values
 from lowering.program import OpSpec, VarInfo
 from lowering.registry import MASKED, WISE, Value, Wise, op
 from lowering.values import LoDArray, Meta, SelectedRows, TensorArray
-
-
-def on_values(x: Any, fn: Any) -> Any:
-    """``fn`` on the numbers of a dense or sparse value; rows and LoD stay."""
-    if isinstance(x, SelectedRows):
-        return replace(x, values=fn(x.values))
-    if isinstance(x, LoDArray):
-        return x.with_data(fn(x.data))
-    return fn(x)
 
 
 def _number(value: float, dtype: Any) -> Any:
@@ -73,42 +64,17 @@ def _(g):
 
 @op("sum", vendor="use_mkldnn", rows=MASKED, fold=True, absent="x", linear=True, infer=like("X"))
 def sum_(x: list[Value]):
-    """Out = the sum of all X: dense tensors, SelectedRows (rows are concatenated), both (dense), or tensor arrays."""
+    """Out = the sum of all X: dense tensors, SelectedRows (each row once), both (dense), or tensor arrays."""
     given = [v for v in x if v is not None]
     if not given:
         raise SlotError("op sum got no value in X; expected at least one initialized variable")
     if any(isinstance(v, TensorArray) for v in given):
         return _sum_arrays(given)
     if all(isinstance(v, SelectedRows) for v in given):
-        return _join_rows(given)
+        return distinct_rows(given)
     return _sum_dense(
         [v for v in given if not isinstance(v, SelectedRows)], [v for v in given if isinstance(v, SelectedRows)]
     )
-
-
-def _join_rows(parts: list[SelectedRows]) -> SelectedRows:
-    """Each row once, in rising order, its entries added; entries after the distinct rows are zero padding."""
-    if len(parts) == 1:
-        return parts[0]
-    rows = jnp.concatenate([p.rows for p in parts])
-    values = jnp.concatenate([p.values for p in parts])
-    if not rows.shape[0]:
-        return replace(parts[0], rows=rows, values=values, nrows=None)
-    real = jnp.concatenate([_real_entries(p) for p in parts])
-    order = jnp.argsort(jnp.where(real, rows, parts[0].height), stable=True)
-    rows, real = rows[order], real[order]
-    first = jnp.concatenate([real[:1], real[1:] & (rows[1:] != rows[:-1])])
-    target = jnp.maximum(jnp.cumsum(first, dtype=jnp.int32) - 1, 0)
-    merged = jnp.full_like(rows, rows[0]).at[jnp.where(first, target, rows.shape[0])].set(rows, mode="drop")
-    summed = jnp.zeros_like(values).at[target].add(values[order])
-    return SelectedRows(merged, summed, parts[0].height, jnp.sum(first, dtype=jnp.int32))
-
-
-def _real_entries(part: SelectedRows) -> Any:
-    count = part.rows.shape[0]
-    if part.nrows is None:
-        return jnp.ones((count,), np.bool_)
-    return jnp.arange(count) < part.nrows
 
 
 def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
@@ -209,9 +175,7 @@ def clip(x: Value, min=None, max=None, *, min_: float, max_: float):
     """Out = X clipped to [min, max]; the Min and Max tensors override the attributes. X may be SelectedRows."""
     low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)
     if isinstance(x, SelectedRows):
-        x, first = add_repeated_rows(x)
-        clipped = jnp.clip(x.values, low, high)
-        return replace(x, values=jnp.where(first.reshape((-1,) + (1,) * (clipped.ndim - 1)), clipped, 0))
+        x = distinct_rows([x])
     return on_values(x, lambda data: jnp.clip(data, low, high))
 
 

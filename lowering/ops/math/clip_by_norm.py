@@ -8,12 +8,10 @@ import jax.numpy as jnp
 
 from lowering.errors import Misfit
 from lowering.ops.math.reduction import masked
-from lowering.ops.optimizer.sparse import merge_rows
+from lowering.ops.sparse import distinct_rows
 from lowering.ragged.rows import per_row
 from lowering.registry import MASKED, Value, op
 from lowering.values import LoDArray, SelectedRows
-
-_ANY_HEIGHT = 2**31 - 1
 
 
 @op(grad=None, rows=MASKED)
@@ -23,9 +21,8 @@ def clip_by_norm(x: Value, *, max_norm: float):
     Duplicate rows of SelectedRows are summed before the norm is computed.
     """
     if isinstance(x, SelectedRows):
-        # Fluid merges rows without looking at the height, which a table that was never given one does not have.
-        merged = merge_rows(replace(x, height=x.height or _ANY_HEIGHT))
-        return replace(merged, values=_scaled(merged.values, merged.values, max_norm), height=x.height)
+        merged = distinct_rows([x])
+        return replace(merged, values=_scaled(merged.values, merged.values, max_norm))
     if isinstance(x, LoDArray):
         return per_row(x, _scaled(x.data, masked(x, (0,), 0), max_norm))
     return _scaled(x, x, max_norm)

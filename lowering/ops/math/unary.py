@@ -7,16 +7,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering.engine.infer_rules import like
+from lowering.ops.sparse import on_values
 from lowering.program import PADDLE_2, OpSpec
-from lowering.registry import WISE, op
+from lowering.registry import WISE, Value, op
 
 _elementary = op(vendor="use_mkldnn use_cudnn", rows=WISE, infer=like("X"))
 
 
 @_elementary
-def sqrt(x):
-    """Out = sqrt(X)."""
-    return jnp.sqrt(x)
+def sqrt(x: Value):
+    """Out = sqrt(X). X may be SelectedRows."""
+    return on_values(x, jnp.sqrt)
 
 
 @sqrt.grad
@@ -46,9 +47,9 @@ def _as(x, y):
 
 
 @_elementary
-def abs_(x):
-    """Out = |X|."""
-    return jnp.abs(x)
+def abs_(x: Value):
+    """Out = |X|. X may be SelectedRows."""
+    return on_values(x, jnp.abs)
 
 
 @abs_.grad
@@ -174,9 +175,9 @@ def _(x, d_out):
 
 
 @op(vendor="use_mkldnn use_cudnn", rows=WISE, fold=True, infer=like("X"))
-def square(x):
-    """Out = X * X."""
-    return x * x
+def square(x: Value):
+    """Out = X * X. X may be SelectedRows."""
+    return on_values(x, lambda data: data * data)
 
 
 @square.grad

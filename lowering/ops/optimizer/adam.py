@@ -7,7 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from lowering.ops.optimizer.sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows, unless_empty
+from lowering.ops.optimizer.sparse import dense, only_dense, put_rows, scalar, take_rows, unless_empty
+from lowering.ops.sparse import merge_rows
 from lowering.program import PADDLE_2
 from lowering.registry import Long, Value, op
 from lowering.values import Array, SelectedRows, data_of

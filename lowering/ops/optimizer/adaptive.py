@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering.ops.optimizer.sparse import dense, merge_rows, only_dense, put_rows, scalar, take_rows
+from lowering.ops.optimizer.sparse import dense, only_dense, put_rows, scalar, take_rows
+from lowering.ops.sparse import merge_rows
 from lowering.registry import Value, op
 from lowering.values import SelectedRows, data_of
 

@@ -1,4 +1,4 @@
-"""What the optimizer rules share: sparse gradients with merged rows, and the learning rate as a scalar."""
+"""What the optimizer rules share: steps of sparse gradients, and the learning rate as a scalar."""
 
 from __future__ import annotations
 
@@ -13,27 +13,6 @@ from lowering.values import Array, SelectedRows, data_of
 def scalar(x: Any, dtype: Any) -> Array:
     """The only element of a [1] tensor, in ``dtype``."""
     return jnp.reshape(data_of(x), ()).astype(dtype)
-
-
-def merge_rows(grad: SelectedRows) -> SelectedRows:
-    """``grad`` with each row once, rows ascending; ``nrows`` counts them (entries from there on are out of range).
-
-    The values of a repeated row are added in the order in which they come.
-    """
-    count = grad.rows.shape[0]
-    if count == 0:
-        return SelectedRows(grad.rows, grad.values, grad.height, jnp.int32(0))
-    rows = grad.rows
-    if grad.nrows is not None:
-        rows = jnp.where(jnp.arange(count) < grad.nrows, rows, grad.height)
-    order = jnp.argsort(rows, stable=True)
-    rows, values = rows[order], grad.values[order]
-    first = jnp.concatenate([jnp.ones(1, bool), rows[1:] != rows[:-1]])
-    place = jnp.cumsum(first, dtype=jnp.int32) - 1
-    merged = jnp.zeros_like(values).at[place].add(values)
-    unique = jnp.full_like(rows, grad.height).at[place].set(rows)
-    nrows = jnp.sum(first & (rows < grad.height), dtype=jnp.int32)
-    return SelectedRows(unique, merged, grad.height, nrows)
 
 
 def dense(grad: Any) -> Array:

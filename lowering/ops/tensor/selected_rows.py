@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import SlotError
-from lowering.ops.optimizer.sparse import merge_rows
+from lowering.ops.sparse import distinct_rows
 from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Value, op
 from lowering.values import LoDArray, SelectedRows, fill_padding
@@ -36,8 +36,8 @@ def _sparse(x: object, op_type: str) -> SelectedRows:
 
 @op(grad=None, lod=None, infer=_like_x(None))
 def merge_selected_rows(x: Value):
-    """Out = X with unique rows in ascending order; duplicate rows are summed."""
-    return merge_rows(_sparse(x, "merge_selected_rows"))
+    """Out = X with unique rows, ascending if duplicate rows were summed and otherwise as they come."""
+    return distinct_rows([_sparse(x, "merge_selected_rows")])
 
 
 @op(grad=None, lod=None, infer=_like_x(LOD_TENSOR))
