@@ -97,7 +97,7 @@ def _append_block(
     stopped.update(grad_name(name) for name in no_grad)
     walk.of_block = paths.of_block
     if checkpoints:
-        append_with_checkpoints(walk, block, paths.ops, target, checkpoints)
+        append_with_checkpoints(walk, block, paths.ops, target, starts, checkpoints)
     else:
         found = {name for op, _ in walk.written for name in op.output_arg_names}
         walk.append(block, paths.ops, target, starts, carried=found.intersection(map(grad_name, wanted)))

@@ -108,7 +108,12 @@ def serialize_op_decs(op_desc: Any) -> str:
 
 
 def append_with_checkpoints(
-    walk: Walk, block: Block, ops: list[Operator], target: Block, checkpoints: Iterable[Variable | str]
+    walk: Walk,
+    block: Block,
+    ops: list[Operator],
+    target: Block,
+    starts: set[str] | None,
+    checkpoints: Iterable[Variable | str],
 ) -> None:
     """Append the grad ops of ``ops``; between checkpoints, forward ops are repeated before their gradients.
 
@@ -131,7 +136,7 @@ def append_with_checkpoints(
     segments = _segments(stats, names)
     held = {name for begin, end in segments for name in stats.get_out_of_subgraph_vars(begin, end)}
     held.update(stats.get_reserved_vars(), stats.get_input_nodes(), names)
-    pending = _Recompute(walk, block, stats.ops, held).run(segments)
+    pending = _Recompute(walk, block, stats.ops, target, starts, held).run(segments)
     pending = sum_repeated_gradients(pending, block.idx)
     pending = drop_stopped(pending, walk.stopped[block.idx])
     append_pending(target, pending, walk.callbacks, walk.grad_to_var)
@@ -155,8 +160,11 @@ def _segments(stats: ProgramStats, names: list[str]) -> list[Span]:
 class _Recompute:
     """Writes recomputed forward ops and grad ops, segment by segment from the last."""
 
-    def __init__(self, walk: Walk, block: Block, ops: list[Operator], held: set[str]) -> None:
+    def __init__(
+        self, walk: Walk, block: Block, ops: list[Operator], target: Block, starts: set[str] | None, held: set[str]
+    ) -> None:
         self.walk, self.block, self.ops, self.held = walk, block, ops, held
+        self.target, self.starts = target, starts
         self.renamed: dict[str, str] = {}
         self.pending: list[OpSpec] = []
 
@@ -170,12 +178,9 @@ class _Recompute:
         return self.pending
 
     def _gradients(self, ops: list[Operator]) -> None:
-        for op in reversed(ops):
-            specs, grad_to_var = lowering.grad_ops(op_view(op), self.walk.stopped[self.block.idx])
-            self.walk.grad_to_var.update(grad_to_var)
-            added = [Pending.of(spec, op) for spec in specs]
-            self._rename(added)
-            self.pending += added
+        added = self.walk.grad_ops(self.block, ops, self.target, self.starts)
+        self._rename(added)
+        self.pending += added
 
     def _again(self, ops: list[Operator], suffix: str) -> None:
         for op in ops:

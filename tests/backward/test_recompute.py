@@ -193,3 +193,28 @@ def test_an_output_that_an_op_leaves_out_is_left_out_again() -> None:
         rows = fluid.create_lod_tensor(np.ones((5, 3), np.float32), [[2, 3]], fluid.CPUPlace())
         first, second = (exe.run(main, feed={"x": rows}, fetch_list=[loss])[0] for _ in range(2))
         assert first > 0 and first == second
+
+
+def penalized(kept: list[int], rng_values: np.ndarray) -> np.ndarray:
+    """The gradients of mean(y) + mean((dy/dx)^2), y = tanh(tanh(x w0) w1), recomputed from the kept layers."""
+    net = Builder()
+    x = net.data("x", [2, 2])
+    x.stop_gradient = False
+    h, layers = x, []
+    for i in range(2):
+        h = net.op("mul", {"X": h, "Y": net.parameter(f"w{i}", [2, 2])}, f"mul{i}")
+        h = net.op("tanh", {"X": h}, f"tanh{i}")
+        layers.append(h)
+    (slope,) = fluid.gradients(h, x)
+    penalty = net.op("mean", {"X": net.op("square", {"X": slope}, "squares")}, "penalty")
+    loss = net.op("elementwise_add", {"X": net.op("mean", {"X": h}, "mean"), "Y": penalty}, "loss")
+    pairs = append_backward(loss, checkpoints=[layers[i] for i in kept])
+    feed = {name: rng_values[i] for i, name in enumerate(["x", "w0", "w1"])}
+    return np.stack(run(net.program, feed, [grad.name for _, grad in pairs]))
+
+
+@pytest.mark.parametrize("kept", [[0], [0, 1]])
+def test_a_penalty_of_gradients_is_recomputed(kept: list[int], rng: np.random.Generator) -> None:
+    """The second pass reads what the first one's ops read, under names of its own."""
+    given = rng.normal(size=(3, 2, 2)).astype(np.float32)
+    np.testing.assert_allclose(penalized(kept, given), penalized([], given), rtol=1e-5)
