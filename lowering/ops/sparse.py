@@ -61,7 +61,7 @@ def _marked(part: SelectedRows) -> Array:
 
 
 def _joined(parts: Sequence[SelectedRows]) -> SelectedRows:
-    """The entries of all parts one after the other, padding behind the last."""
+    """The entries of all parts one after the other, padding at the end."""
     rows = jnp.concatenate([_marked(p) for p in parts])
     values = jnp.concatenate([p.values for p in parts])
     if all(p.nrows is None for p in parts):
