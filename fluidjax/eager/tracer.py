@@ -27,6 +27,7 @@ from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value, fresh_zeros, value_of
 from fluidjax.eager.varbase import ParamBase, VarBase, gradient_of, recorded
+from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 
@@ -40,6 +41,7 @@ class Tracer:
     """
 
     def __init__(self, place: Any = None) -> None:
+        compute_in_the_calling_thread()
         self.place = default_place() if place is None else place
         self._train_mode, self.made = True, Made()
         self.ids = {"tmp": 0}
@@ -398,8 +400,7 @@ class Tracer:
     @staticmethod
     def _pass_again(root: VarBase, retain: bool) -> bool:
         """Repeat a backward pass known from here; False if there is none."""
-        known = recorder.point.passes
-        return root._place is not None and any(one.run(recorder, root, retain) for one in known or ())
+        return root._place is not None and any(k.run(recorder, root, retain) for k in recorder.point.passes or ())
 
     def gradients(
         self,
@@ -430,9 +431,7 @@ class Tracer:
         return [None if g is None else gradient_of(v, g, create) for g, v in zip(grads, inputs, strict=True)]
 
     def _start(self, engine: Engine, root: VarBase, grad: VarBase | None) -> Any:
-        if grad is not None:
-            return engine.as_given(grad)
-        return self.run(_ones, [root._value])[0]  # type: ignore[list-item]
+        return self.run(_ones, [root._value])[0] if grad is None else engine.as_given(grad)  # type: ignore[list-item]
 
 
 _PASSES = 32  # passes known for one point; many begin at the start of a batch

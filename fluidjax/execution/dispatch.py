@@ -11,9 +11,10 @@ def compute_in_the_calling_thread() -> bool:
     """Make XLA's CPU client compute in the calling thread, without Python's lock; returns whether it will.
 
     By default it hands a step to a thread of its own, for callers that have something else to do meanwhile. A run
-    returns what it computed, so it would only wait: for a small step, waking two threads takes as long as the step, and
-    many times that where other processes want the cores. Several threads compute one step either way. Nothing changes
-    where jax has computed before, or where the user sets JAX_CPU_ENABLE_ASYNC_DISPATCH.
+    returns what it computed, and an eager step runs when somebody reads its loss, so they would only wait: for a small
+    step, waking two threads takes as long as the step, and many times that where other processes want the cores.
+    Several threads compute one step either way. Nothing changes where jax has computed before, or where the user sets
+    JAX_CPU_ENABLE_ASYNC_DISPATCH.
     """
     if "JAX_CPU_ENABLE_ASYNC_DISPATCH" in os.environ:
         return False
