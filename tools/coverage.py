@@ -86,7 +86,8 @@ def golden_part() -> str:
     if not GOLDEN.exists():
         return ""
     results = json.loads(GOLDEN.read_text())
-    return f"\n## Recordings\n\n{op_recordings(results['ops'])}\n\n{network_recordings(results['zoo'])}\n"
+    parts = (op_recordings(results["ops"]), network_recordings(results["zoo"]), script_recordings(results["scripts"]))
+    return "\n## Recordings\n\n" + "\n\n".join(parts) + "\n"
 
 
 def op_recordings(results: dict[str, dict[str, str]]) -> str:
@@ -117,6 +118,18 @@ def network_recordings(results: dict[str, list[str]]) -> str:
     passed = sum(not p for p in results.values())
     head = f"### Networks\n\n{passed} of {len(results)} that were replayed stay within their sensitivity.\n\n"
     return head + table(["network", "passes", "first problem"], rows)
+
+
+def script_recordings(results: dict[str, dict[str, str]]) -> str:
+    """Recordings of scripts and processes by kind, and every case that does not pass."""
+    rows = []
+    for kind, cases in results.items():
+        passed = list(cases.values()).count("")
+        rows.append([kind, len(cases), passed, percent(passed, len(cases))])
+    failed = {case: problem for cases in results.values() for case, problem in cases.items() if problem}
+    lines = "\n".join(f"- `{case}`: {clean(known.SCRIPTS.get(case, p))}" for case, p in sorted(failed.items()))
+    head = "### Eager mode and distribution\n\n" + table(["recordings of", "cases", "pass", ""], rows)
+    return f"{head}\n\nNot passing:\n\n{lines or '- none'}"
 
 
 def paddle_tests_part() -> str:
@@ -186,9 +199,9 @@ def clean(text: str) -> str:
 
 
 def replay(folder: str) -> None:
-    """Replay all recordings of a folder in two processes and store the outcome."""
+    """Replay all recordings of a folder, a process for each kind, and store the outcome."""
     results = {}
-    for kind, options in (("ops", ["--all"]), ("zoo", [])):
+    for kind, options in (("ops", ["--all"]), ("zoo", []), ("scripts", [])):
         path = ROOT / "build" / f"golden_{kind}.json"
         path.parent.mkdir(exist_ok=True)
         path.unlink(missing_ok=True)
