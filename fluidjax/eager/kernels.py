@@ -23,6 +23,7 @@ from fluidjax.execution.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
 from lowering.engine.call import call
 from lowering.engine.context import Context, special
+from lowering.engine.infer import insist
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
@@ -257,8 +258,10 @@ class Kernel:
     def infer(self, specs: tuple[Spec, ...]) -> Outcome:
         """The specs of the outputs for inputs with these specs (see ``known``). Errors are raised by the rule."""
         found: Outcome = None
-        if self.plain and not self.on_host and all(spec.plain for spec in specs):
-            self._check_dtypes(specs)
+        known = all(spec.plain for spec in specs)
+        if known:
+            self._check_fits(specs)
+        if self.plain and not self.on_host and known:
             found = uninterrupted(partial(with_x64, self._traced, specs))
         self.known[specs] = found
         return found
@@ -283,6 +286,14 @@ class Kernel:
         if self.direct:
             self.first.add(avals, traced)
         return tuple(None if out is None else spec_of(out) for out in outs)
+
+    def _check_fits(self, specs: tuple[Spec, ...]) -> None:
+        """What programs insist on when the op is written, eager mode does before it runs."""
+        self._check_dtypes(specs)
+        if self.definition.insists is not None:
+            names = [name for names in self.view.inputs.values() for name in names]  # operands (see ``numbers``) follow
+            declared = [VarView(n, int(s.kind), int(s.dtype), s.shape) for n, s in zip(names, specs, strict=False)]
+            insist(self.definition.insists, self.view, dict(zip(names, declared, strict=True)).get)
 
     def _check_dtypes(self, specs: tuple[Spec, ...]) -> None:
         """Fluid promotes nothing: both sides of a binary op must have the same element type."""

@@ -43,7 +43,7 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
     definition = get_op(op.type)
     try:
         if definition.insists is not None:
-            _insist(definition.insists, op, var_of)
+            insist(definition.insists, op, var_of)
         if definition.infer is not None:
             return dict(definition.infer(op, var_of))
     except LoweringError:
@@ -55,7 +55,7 @@ def infer_outputs(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
     return by_probing(definition, op, var_of) if definition.kind == "plain" else {}
 
 
-def _insist(check: Check, op: OpView, var_of: VarOf) -> None:
+def insist(check: Check, op: OpView, var_of: VarOf) -> None:
     """Raise Misfit if the declared inputs and attributes are not what the op takes; do nothing if one is unknown."""
     declared: list[Any] = []
     for slot in check.inputs:

@@ -128,6 +128,9 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "py_reader": (EnforceNotMet, lambda: layers.py_reader(4, [[-1, 2]], ["float32"])),
     "create_py_reader_by_data": (EnforceNotMet, lambda: layers.create_py_reader_by_data(4, [x23()])),
     "double_buffer": (EnforceNotMet, lambda: layers.double_buffer(x23())),
+    "log_loss of two columns": (EnforceNotMet, lambda: layers.log_loss(x23(), x23())),
+    "rank_loss of two columns": (EnforceNotMet, lambda: layers.rank_loss(*[var(np.ones([3, 2]))] * 3)),
+    "diag of a matrix": (EnforceNotMet, lambda: layers.diag(x23())),  # an op that takes host values
     "set_gradient_clip": (AssertionError, lambda: fluid.clip.set_gradient_clip(fluid.clip.GradientClipByValue(1.0))),
 }
 

@@ -83,8 +83,15 @@ def _(x, label, d_out):
 
 @op(out="Loss", diff="predicted", lod="predicted", rows=WISE)
 def log_loss(predicted, labels, *, epsilon: float):
-    """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon)."""
+    """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon), all [N, 1]."""
     return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(1 - predicted + epsilon)
+
+
+@log_loss.fits
+def _(predicted, labels):
+    fitting.same("Predicted and Labels", predicted.shape, labels.shape)
+    fitting.rank("Predicted", predicted, 2)
+    fitting.dim("Predicted", predicted, 1, 1)
 
 
 @log_loss.grad
