@@ -1,4 +1,4 @@
-"""cross_entropy, cross_entropy2 and softmax_with_cross_entropy.
+"""cross_entropy, cross_entropy2, softmax_with_cross_entropy and nll_loss.
 
 Fluid's CPU softmax clips x - max(x) at -64, so no probability falls below e^-64 / sum; and the logarithm of zero is
 taken as -1e20. Both are preserved.
@@ -12,9 +12,9 @@ from lowering.engine.checks import Demand
 from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least, exp_at_least
-from lowering.ops.shared import no_elements, off_rows
+from lowering.ops.shared import no_elements, off_rows, transpose_of
 from lowering.program import VarInfo
-from lowering.registry import WISE, op
+from lowering.registry import WISE, Long, op
 from lowering.values import Meta
 
 CLIP = -64.0
@@ -180,3 +180,36 @@ def _(label, softmax, d_loss, *, soft_label, ignore_index, axis, use_softmax):
     label, d_loss = label.reshape(shape), d_loss.reshape(shape)
     hit = label == lax.broadcasted_iota(label.dtype, softmax.shape, axis % softmax.ndim)
     return jnp.where(label == ignore_index, 0, (softmax - hit.astype(softmax.dtype)) * d_loss)
+
+
+def _class_weights(label, weight, ignore_index, dtype):
+    """(weight of each label, 0 where ignored; the label, 0 where ignored)."""
+    counted = label != ignore_index
+    index = jnp.where(counted, label, 0)
+    ones = jnp.ones(label.shape, dtype) if weight is None else jnp.asarray(weight)[index]
+    return jnp.where(counted, ones, 0), index
+
+
+@op(out="Out Total_weight", slots={"total_weight": "Total_weight"}, diff="x", lod=None)
+def nll_loss(x, label, weight=None, *, ignore_index: Long = -100, reduction: str = "mean"):
+    """Out = -Weight[Label] * X[n, Label, ...]; reduction none, sum or mean (by Total_weight)."""
+    w, index = _class_weights(label, weight, ignore_index, x.dtype)
+    losses = -w * jnp.take_along_axis(x, index[:, None], axis=1)[:, 0]
+    if reduction == "none":
+        return losses, jnp.zeros(1, x.dtype)
+    total = w.sum()
+    out = losses.sum() / total if reduction == "mean" else losses.sum()
+    return out.reshape(1), total.reshape(1)
+
+
+@nll_loss.check
+def _(x: Meta, label, *, ignore_index):
+    return [Demand("label", label, 0, x.shape[1], ignore_index)]
+
+
+@nll_loss.grad
+def _(x: Meta, label, total_weight, d_out, weight=None, *, ignore_index, reduction):
+    w, index = _class_weights(label, weight, ignore_index, d_out.dtype)
+    slope = -w * d_out
+    slope = slope / total_weight if reduction == "mean" else slope
+    return transpose_of(lambda v: jnp.take_along_axis(v, index[:, None], axis=1)[:, 0], x, slope)

@@ -11,7 +11,7 @@ from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least
 from lowering.ops.shared import transpose_of
 from lowering.program import VarInfo
-from lowering.registry import WISE, Long, Wise, op
+from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
 
 
@@ -322,36 +322,3 @@ def _(x, label, fg_num, d_out, *, gamma, alpha):
     at = jnp.power(1 - p, gamma) * (1 - p - gamma * p * log_p)
     off = jnp.power(p, gamma) * (gamma * (1 - p) * log_not_p - p)
     return -(positive * at + negative * off) * weight * d_out
-
-
-def _class_weights(label, weight, ignore_index, dtype):
-    """(weight of each label, 0 where ignored; the label, 0 where ignored)."""
-    counted = label != ignore_index
-    index = jnp.where(counted, label, 0)
-    ones = jnp.ones(label.shape, dtype) if weight is None else jnp.asarray(weight)[index]
-    return jnp.where(counted, ones, 0), index
-
-
-@op(out="Out Total_weight", slots={"total_weight": "Total_weight"}, diff="x", lod=None)
-def nll_loss(x, label, weight=None, *, ignore_index: Long = -100, reduction: str = "mean"):
-    """Out = -Weight[Label] * X[n, Label, ...]; reduction none, sum or mean (by Total_weight)."""
-    w, index = _class_weights(label, weight, ignore_index, x.dtype)
-    losses = -w * jnp.take_along_axis(x, index[:, None], axis=1)[:, 0]
-    if reduction == "none":
-        return losses, jnp.zeros(1, x.dtype)
-    total = w.sum()
-    out = losses.sum() / total if reduction == "mean" else losses.sum()
-    return out.reshape(1), total.reshape(1)
-
-
-@nll_loss.check
-def _(x: Meta, label, *, ignore_index):
-    return [Demand("label", label, 0, x.shape[1], ignore_index)]
-
-
-@nll_loss.grad
-def _(x: Meta, label, total_weight, d_out, weight=None, *, ignore_index, reduction):
-    w, index = _class_weights(label, weight, ignore_index, d_out.dtype)
-    slope = -w * d_out
-    slope = slope / total_weight if reduction == "mean" else slope
-    return transpose_of(lambda v: jnp.take_along_axis(v, index[:, None], axis=1)[:, 0], x, slope)
