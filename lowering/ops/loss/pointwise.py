@@ -9,7 +9,6 @@ from lowering.engine.checks import Demand
 from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least
-from lowering.ops.shared import transpose_of
 from lowering.program import VarInfo
 from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
