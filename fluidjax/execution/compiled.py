@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxlib.xla_client import ArrayImpl
 
-from fluidjax.execution import background
+from fluidjax.execution import background, draws
 from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.background import Once
 from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
@@ -248,6 +248,7 @@ class CompiledOps:
             if isinstance(outcome, Compiled) and outcome.traced.seconds > _LONG:
                 background.submit(give_back_freed_memory)
             record.write(outcome)
+            draws.leave()
         if isinstance(outcome, Exception):
             raise outcome
         traced = outcome.traced

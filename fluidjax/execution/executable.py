@@ -54,13 +54,16 @@ class Executable:
         self._call_by(compiled)
 
     @staticmethod
-    def of(traced: Any, *, whole: bool = False, waits: bool = False) -> Executable:
-        """The executable that a trace (``jax.stages.Traced``) compiles to.
+    def of(
+        traced: Any, *, whole: bool = False, waits: bool = False, options: dict[str, Any] | None = None
+    ) -> Executable:
+        """The executable that a trace (``jax.stages.Traced``) compiles to; ``options``: of XLA, if not the usual ones.
 
         An executable that jax finds in its own cache lacks its machine code when it is written again (jaxlib 0.10). So
         if it is wanted ``whole``, it is compiled under a name that no cache knows, and jax stores nothing under it.
         """
-        lowered, options = traced.lower(), compiler_options(traced.jaxpr, default_device().platform)
+        lowered = traced.lower()
+        options = compiler_options(traced.jaxpr, default_device().platform) if options is None else options
         _strip(lowered)
         if not whole:
             return Executable(_compiled(lowered, options), waits=waits)
@@ -125,13 +128,14 @@ class Executable:
             self._written = self.content()
 
     @staticmethod
-    def loaded(content: Content) -> Executable:
-        """The executable of ``content``, on the device that is jax's default now.
+    def loaded(content: Content, device: jax.Device | None = None) -> Executable:
+        """The executable of ``content``, on the device that is jax's default now, or on another one.
 
         It is machine code: its writer is trusted.
         """
         serialized, allocates = content
-        compiled = serialize_executable.deserialize_and_load(*serialized, execution_devices=[default_device()])
+        devices = [device or default_device()]
+        compiled = serialize_executable.deserialize_and_load(*serialized, execution_devices=devices)
         executable = Executable(compiled)
         executable.allocates = allocates
         return executable

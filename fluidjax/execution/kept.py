@@ -55,6 +55,11 @@ def keep_in(folder: str | None) -> None:
         _store = Store(Path(folder, FOLDER))
 
 
+def store() -> Store | None:
+    """Where records are kept; None: nowhere."""
+    return _store
+
+
 def use_cache(folder: str) -> None:
     """Cache compiled steps and XLA executables in ``folder`` for later processes; '' leaves the setting unchanged."""
     if folder:
@@ -123,7 +128,7 @@ class Kept:
         """
         if _store is None or not one_device or not self._lasting:
             return Record(None, "", self._program)
-        key = repr((_machine(), _settings(), self._content, terms()))
+        key = repr((machine(), _settings(), self._content, terms()))
         return Record(_store, hashlib.sha256(key.encode()).hexdigest(), self._program)
 
     @cached_property
@@ -195,7 +200,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 @cache
-def _machine() -> Hashable:
+def machine() -> Hashable:
     """The versions of what compiles, and the machine it compiles for, apart from the device."""
     return (
         tuple(_sources(Path(lowering.__file__).parent.parent)),

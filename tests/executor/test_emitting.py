@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from typing import cast
 
 import pytest
 
@@ -85,5 +86,5 @@ def test_it_is_set_back_as_soon_as_another_compiles(
     monkeypatch.setattr(emitting, "_found", threading.Event())
     monkeypatch.setattr(emitting, "_worked", script.worked)
     monkeypatch.setattr(emitting, "_set_back", lambda thread: found.append((thread, len(script.left))))
-    emitting._watch(before, script)
+    emitting._watch(before, cast(threading.Event, script))
     assert found == [(_EMITS, left)]

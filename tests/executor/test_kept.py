@@ -15,9 +15,10 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax.execution import background, kept
+from fluidjax.execution import background, draws, kept
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.store import Store
+from lowering.engine import host_bits, host_kernels, random_bits
 from lowering.errors import InvalidArgumentError
 from tests.executor.conftest import ragged
 
@@ -316,3 +317,36 @@ def test_a_damaged_record_is_compiled_again_and_replaced(folder: Path, damage: s
     assert (second.compilations, third.compilations) == (1, 0)
     assert_same_bits(first, second)
     assert_same_bits(first, third)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_kernels_that_draw_are_left_to_another_process(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, damaged: bool
+) -> None:
+    """By one that drew enough for them, once it has compiled a step; the values are the same to the last bit."""
+
+    def draw() -> np.ndarray:
+        return np.asarray(random_bits.normal(host_bits.key_of(5), (host_kernels.COUNT + 9,), np.float32))
+
+    def another(drawn: int) -> None:
+        for owner, name, value in ((cheapest, "_drawn", drawn), (cheapest, "kernels", None), (draws, "_missed", None)):
+            monkeypatch.setattr(owner, name, value)
+
+    cheapest, loaded = host_kernels.cheapest, []
+    monkeypatch.setattr(cheapest, "_expected", 0)
+    monkeypatch.setattr(host_kernels, "draw", lambda *a, draw=host_kernels.draw: loaded.append(a) or draw(*a))
+    monkeypatch.setattr(host_kernels, "kernels", lambda: pytest.fail("compiled in a run"))
+    another(drawn=0)
+    numpys = draw()
+    Process(plain, [{"x": ROWS}])
+    assert len(Store(folder).sizes()) == 1, "so few values are not worth it"
+    another(drawn=host_kernels.LOADED)
+    np.testing.assert_array_equal(draw(), numpys)
+    Process(trained, [{"x": ROWS, "ids": np.zeros((6, 1), np.int64)}])
+    (path,) = Store(folder).sizes().keys() & {folder / f"{draws._key()}.entry"}
+    if damaged:
+        path.write_bytes(path.read_bytes()[:-7])
+    assert not loaded
+    another(drawn=host_kernels.LOADED)
+    np.testing.assert_array_equal(draw(), numpys)
+    assert len(loaded) == (0 if damaged else 2)
