@@ -30,7 +30,7 @@ def _cleanup() -> None:
 
 
 def _cleanup_mmap() -> None:
-    """Cleanup at the end of a loader process; batches travel through pipes, so there is no shared memory to free."""
+    """Cleanup at the end of a loader process; the files of its tensors are for others (see ``readers.shared_memory``)."""
 
 
 class CleanupFuncRegistrar:

@@ -282,11 +282,11 @@ class DataLoader:
     ) -> GeneratorLoader | DygraphGeneratorLoader:
         """A loader fed by a Python generator; set its source with one of its ``set_..._generator`` methods.
 
-        See GeneratorLoader for the arguments; in eager mode, only ``capacity`` has an effect. ``use_multiprocess`` is
-        ignored: a thread does the prefetching.
+        See GeneratorLoader for the arguments; in eager mode, DygraphGeneratorLoader. A thread does the prefetching,
+        whatever ``use_multiprocess`` says.
         """
         if in_dygraph_mode():
-            return DygraphGeneratorLoader(capacity=capacity)
+            return DygraphGeneratorLoader(capacity=capacity, use_multiprocess=use_multiprocess)
         return GeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list, drop_last)
 
     @staticmethod

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fluidjax.framework import Variable, _dygraph_tracer
+from fluidjax.native.children import _set_process_signal_handler
 from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
+from fluidjax.readers.shared_memory import travel_by_name
 from fluidjax.readers.tensor_queue import _convert_to_tensor_list
 
 Reader = Callable[[], Iterable[Any]]
@@ -29,9 +33,10 @@ class DygraphGeneratorLoader(DataLoaderBase):
     Iterating over it yields lists of variables.
 
     Args:
-        feed_list, use_double_buffer, iterable, return_list, use_multiprocess: accepted for compatibility; Fluid
-            ignores the first four here, and prefetching is done by a thread.
+        feed_list, use_double_buffer, iterable, return_list: accepted for compatibility; Fluid ignores them here.
         capacity: number of batches to prefetch.
+        use_multiprocess: prefetching is done by a thread all the same; but tensors that a script puts into queues of
+            ``multiprocessing`` go through shared memory.
     """
 
     def __init__(
@@ -50,6 +55,8 @@ class DygraphGeneratorLoader(DataLoaderBase):
         self._batch_reader: Reader | None = None
         self._data_queue: Any = None
         self._worker: Prefetcher | None = None
+        if use_multiprocess:
+            travel_by_name()
 
     @property
     def iterable(self) -> bool:
@@ -109,16 +116,20 @@ class DygraphGeneratorLoader(DataLoaderBase):
     def _reader_process_loop(self) -> None:
         """Put a pass into ``_data_queue``, as Fluid's loader does in a process of its own.
 
-        A list of LoDTensors for each batch, then None. Raises EnforceNotMet where something else than a batch is read.
+        A list of LoDTensors for each batch, then None; a keyboard interrupt, which the main process gets too, ends it.
+        Raises EnforceNotMet where something else than a batch is read.
         """
-        assert self._batch_reader is not None
-        for fields in self._batch_reader():
-            try:
-                tensors = _convert_to_tensor_list(fields)
-            except Exception as error:  # what was read is no batch
-                raise reader_failure(error) from None
-            self._data_queue.put(tensors)
-        self._data_queue.put(None)
+        if multiprocessing.parent_process() is not None:
+            _set_process_signal_handler()
+        with contextlib.suppress(KeyboardInterrupt):
+            assert self._batch_reader is not None
+            for fields in self._batch_reader():
+                try:
+                    tensors = _convert_to_tensor_list(fields)
+                except Exception as error:  # what was read is no batch
+                    raise reader_failure(error) from None
+                self._data_queue.put(tensors)
+            self._data_queue.put(None)
 
     def _end(self) -> None:
         if self._worker is not None:

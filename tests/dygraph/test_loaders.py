@@ -6,12 +6,14 @@ import pickle
 import queue
 import signal
 from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.readers.shared_memory import remove_untaken
 
 dg = fluid.dygraph
 
@@ -119,6 +121,22 @@ def test_a_pass_is_put_into_a_queue() -> None:
     loader.set_batch_generator(lambda: iter([None]))
     with pytest.raises(fluid.core.EnforceNotMet):
         loader._reader_process_loop()
+
+
+def test_tensors_in_queues_of_processes_are_names_of_shared_memory() -> None:
+    with dg.guard():
+        fluid.io.DataLoader.from_generator(capacity=1, use_multiprocess=True)
+    given = fluid.create_lod_tensor(np.float32(np.random.rand(64, 784)), [[60, 4]], fluid.CPUPlace())
+    first, second = bytes(ForkingPickler.dumps(given)), bytes(ForkingPickler.dumps(given))
+    assert len(first) < 1000  # many of them fit into a pipe that nobody reads
+    found = pickle.loads(first)
+    np.testing.assert_array_equal(found, given)
+    assert found.lod() == [[0, 60, 64]]
+    remove_untaken()
+    for read in first, second:  # once it is read, or the process has ended, nothing is left
+        with pytest.raises(FileNotFoundError):
+            pickle.loads(read)
+    assert pickle.loads(bytes(ForkingPickler.dumps(fluid.LoDTensor()))).shape() == [0]
 
 
 def test_ends_of_processes_are_handled_once(monkeypatch: pytest.MonkeyPatch) -> None:
