@@ -30,7 +30,7 @@ def _cleanup() -> None:
 
 
 def _cleanup_mmap() -> None:
-    """Cleanup at the end of a loader process; the files of its tensors are for others (see ``readers.shared_memory``)."""
+    """Cleanup at the end of a loader process; the files of its tensors belong to who reads them."""
 
 
 class CleanupFuncRegistrar:
