@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fluidjax.framework import Variable, _dygraph_tracer
-from fluidjax.native.children import _set_process_signal_handler
 from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
@@ -119,8 +117,6 @@ class DygraphGeneratorLoader(DataLoaderBase):
         A list of LoDTensors for each batch, then None; a keyboard interrupt, which the main process gets too, ends it.
         Raises EnforceNotMet where something else than a batch is read.
         """
-        if multiprocessing.parent_process() is not None:
-            _set_process_signal_handler()
         with contextlib.suppress(KeyboardInterrupt):
             assert self._batch_reader is not None
             for fields in self._batch_reader():
