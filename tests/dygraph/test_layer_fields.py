@@ -28,6 +28,13 @@ FIELDS: dict[str, tuple[Callable[..., Any], str, Any, Any, Any]] = {
     "_stride": (lambda **given: dg.Conv2D(2, 3, 3, **given), "stride", [1, 1], [2, 2], IMAGE),
     "_padding": (lambda **given: dg.Conv2DTranspose(2, 3, 3, **given), "padding", [0, 0], [1, 1], IMAGE),
     "_dilation": (lambda **given: dg.Conv2D(2, 3, 3, **given), "dilation", [1, 1], [2, 2], IMAGE),
+    "_output_size": (
+        lambda **given: dg.Conv2DTranspose(2, 3, 2, stride=2, **given),
+        "output_size",
+        [],
+        [13, 13],
+        IMAGE,
+    ),
     "_pool_type": (lambda **given: dg.Pool2D(2, **given), "pool_type", "max", "avg", IMAGE),
     "_pool_stride": (lambda **given: dg.Pool2D(2, **given), "pool_stride", [1, 1], [2, 2], IMAGE),
     "_padding_idx": (lambda **given: dg.Embedding([4, 3], **given), "padding_idx", 0, 2, np.int64([0, 2, 3])),
@@ -51,6 +58,27 @@ def test_fields_are_read_and_set(field: str) -> None:
         np.testing.assert_array_equal(layer(x).numpy(), other(x).numpy())
         for mine, theirs in zip(layer.parameters(), other.parameters(), strict=True):
             np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_a_convolutions_groups_are_a_field() -> None:
+    with dg.guard():
+        layer, other = filled(dg.Conv2D(4, 4, 1, groups=2)), filled(dg.Conv2D(2, 4, 1))
+        for _ in range(4):
+            layer(dg.to_variable(IMAGE.reshape(1, 4, 6, 6))).numpy()
+        layer._groups = None
+        x = dg.to_variable(IMAGE)
+        np.testing.assert_array_equal(layer(x).numpy(), other(x).numpy())
+        assert (layer._groups, other._groups) == (None, None)
+
+
+def test_a_list_of_a_field_changes_in_place() -> None:
+    with dg.guard():
+        x = dg.to_variable(IMAGE)
+        layer, other = filled(dg.Conv2D(2, 3, 3)), filled(dg.Conv2D(2, 3, 3, stride=[2, 1]))
+        for _ in range(4):
+            layer(x).numpy()
+        layer._stride[0] = 2
+        np.testing.assert_array_equal(layer(x).numpy(), other(x).numpy())
 
 
 class SeveralInputs(fluid.Layer):

@@ -23,6 +23,8 @@ class _Conv(Layer):
     _stride = Kept("strides")
     _padding = Kept("paddings")
     _dilation = Kept("dilations")
+    _groups = Kept("groups", lambda groups: groups or 1)
+    _use_cudnn = Kept("use_cudnn")
 
     def forward(self, input: Variable) -> Variable:
         """[N, num_filters, *output sizes] of an input [N, num_channels, *sizes]."""
@@ -43,16 +45,9 @@ class _Conv(Layer):
         self._act = act
         self._dtype = dtype
 
-    def _window(self, stride: Any, padding: Any, dilation: Any, groups: int | None, use_cudnn: bool) -> dict[str, Any]:
-        strides, paddings, dilations = self._sizes(stride=stride, padding=padding, dilation=dilation)
-        self._use_cudnn = use_cudnn
-        return {
-            "strides": strides,
-            "paddings": paddings,
-            "dilations": dilations,
-            "groups": groups or 1,
-            "use_cudnn": bool(use_cudnn),
-        }
+    def _slide(self, stride: Any, padding: Any, dilation: Any, use_cudnn: bool) -> None:
+        self._stride, self._padding, self._dilation = self._sizes(stride=stride, padding=padding, dilation=dilation)
+        self._use_cudnn = bool(use_cudnn)
 
 
 class _Convolution(_Conv):
@@ -90,7 +85,7 @@ class _Convolution(_Conv):
         require(param_attr is not False, "param_attr should not be False here: a convolution needs its filter.")
         super().__init__()
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)  # type: ignore[arg-type]
-        self._attrs = self._window(stride, padding, dilation, groups, use_cudnn)
+        self._slide(stride, padding, dilation, use_cudnn)
         self._choose_op()
         if groups == 0 or num_channels % (groups or 1):
             raise ValueError(
@@ -177,6 +172,7 @@ class Conv2DTranspose(_Conv):
     """
 
     _op_type = "conv2d_transpose"
+    _output_size = Kept("output_size")
 
     def __init__(
         self,
@@ -198,13 +194,11 @@ class Conv2DTranspose(_Conv):
         require(param_attr is not False, "param_attr should not be False in conv2d_transpose: it needs its filter.")
         groups = groups or 1
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)
-        self._attrs = {
-            "output_size": self._output_sizes(output_size),
-            **self._window(stride, padding, dilation, groups, use_cudnn),
-        }
+        self._output_size = self._output_sizes(output_size)
+        self._slide(stride, padding, dilation, use_cudnn)
         if num_channels == groups == num_filters and not use_cudnn:
             self._op_type = "depthwise_conv2d_transpose"
-        (size,) = self._sizes(filter_size=_transposed_filter_size(self, filter_size))
+        self._filter_size = size = self._sizes(filter_size=_transposed_filter_size(self, filter_size))[0]
         self.weight = self.create_parameter([num_channels, num_filters // groups, *size], param_attr, dtype)
         self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
 
@@ -261,8 +255,8 @@ class Conv3DTranspose(_Conv):
         groups = groups or 1
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)
         self._bias_attr = bias_attr
-        self._attrs = self._window(stride, padding, dilation, groups, use_cudnn)
-        (size,) = self._sizes(filter_size=_transposed_filter_size(self, filter_size))
+        self._slide(stride, padding, dilation, use_cudnn)
+        self._filter_size = size = self._sizes(filter_size=_transposed_filter_size(self, filter_size))[0]
         self.weight = self.create_parameter([num_channels, num_filters // groups, *size], param_attr, dtype)
         self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
 

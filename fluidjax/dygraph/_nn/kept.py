@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -10,15 +11,24 @@ class Kept:
 
     Args:
         attribute: the name of the attribute in the layer's ``_attrs``.
+        of: makes the attribute of what was set, which the field then still shows; None if they are the same.
     """
 
-    def __init__(self, attribute: str) -> None:
-        self._attribute = attribute
+    def __init__(self, attribute: str, of: Callable[[Any], Any] | None = None) -> None:
+        self._attribute, self._of = attribute, of
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
     def __get__(self, layer: Any, owner: type | None = None) -> Any:
-        return self if layer is None else vars(layer)["_attrs"][self._attribute]
+        if layer is None:
+            return self
+        own = vars(layer)
+        return own["_attrs"][self._attribute] if self._of is None else own[self._name]
 
     def __set__(self, layer: Any, value: Any) -> None:
-        # A new dict: what was recorded of earlier calls keeps the old one.
         own = vars(layer)
-        own["_attrs"] = {**own["_attrs"], self._attribute: value}
+        if self._of is not None:
+            own[self._name], value = value, self._of(value)
+        # A new dict: what was recorded of earlier calls keeps the old one.
+        own["_attrs"] = {**own.get("_attrs", {}), self._attribute: value}
