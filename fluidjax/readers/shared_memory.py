@@ -8,7 +8,6 @@ they have ended; all their files are named after it.
 from __future__ import annotations
 
 import glob
-import itertools
 import mmap
 import multiprocessing
 import os
@@ -27,7 +26,9 @@ _LATE = -100  # after multiprocessing has waited for its processes and has writt
 
 _parent = multiprocessing.parent_process()
 _root = os.getpid() if _parent is None or _parent.pid is None else _parent.pid  # forked processes inherit it
-_numbers = itertools.count()
+
+_FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+_PREFIX = f"fluidjax-{_root}-"
 
 
 @cache
@@ -38,14 +39,9 @@ def travel_by_name() -> None:
         Finalize(None, remove_untaken, exitpriority=_LATE)
 
 
-def _path(*parts: Any) -> str:
-    folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    return os.path.join(folder, "-".join(map(str, ("fluidjax", _root, *parts))))
-
-
 def remove_untaken() -> None:
     """Remove the files of all processes that this one started, and its own, that nobody has read."""
-    for path in glob.glob(_path("*")):
+    for path in glob.glob(os.path.join(_FOLDER, f"{_PREFIX}*")):
         os.unlink(path)
 
 
@@ -53,8 +49,8 @@ def _reduced(tensor: LoDTensor) -> Any:
     array = np.array(tensor)
     if not array.nbytes:  # nothing to map
         return tensor.__reduce_ex__(2)
-    path = _path(os.getpid(), next(_numbers))
-    with open(path, "xb") as file:
+    descriptor, path = tempfile.mkstemp(prefix=_PREFIX, dir=_FOLDER)  # only its user reads it
+    with open(descriptor, "wb") as file:
         array.tofile(file)
     return _taken, (path, array.dtype, array.shape, tensor.lod())
 
