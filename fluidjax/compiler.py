@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fluidjax import passes
 from fluidjax.base.enums import FluidEnum
@@ -19,9 +19,11 @@ from fluidjax.base.settings import Settings
 from fluidjax.base.unknown import unknown_name
 from fluidjax.execution.processes import processes
 from fluidjax.execution.pruning import Pruning, part
-from fluidjax.execution.several import SeveralDevices
 from fluidjax.framework import Program, cpu_places, cuda_places, program_view
 from lowering.engine.devices import Devices
+
+if TYPE_CHECKING:
+    from fluidjax.execution.several import SeveralDevices
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 
@@ -303,6 +305,8 @@ class CompiledProgram:
                 "No places for execution: with_data_parallel expected one place or more, received an empty list; leave"
                 " places out for all devices"
             )
+        from fluidjax.execution.several import SeveralDevices
+
         self._exec_strategy.num_threads = self._exec_strategy.num_threads or 2 * len(places)
         devices = self._devices(len(places))
         physical = physical_devices(places) if devices.processes == 1 else []

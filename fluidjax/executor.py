@@ -37,14 +37,11 @@ from fluidjax.execution.from_dataset import run_from_dataset
 from fluidjax.execution.kept import use_cache
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained
-from fluidjax.execution.pipeline import Pipeline
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
 from fluidjax.execution.seeds import next_seed
-from fluidjax.execution.several import SeveralDevices, Written
 from fluidjax.execution.shares import all_results, one_feed
-from fluidjax.execution.staged import Staged
 from fluidjax.execution.state import NothingToFetch
 from fluidjax.execution.writer import write_fed
 from fluidjax.files.trust import check as check_trusted
@@ -58,6 +55,7 @@ from lowering.errors import UninitializedError
 
 if TYPE_CHECKING:
     from fluidjax.execution.native import NativeExecutor
+    from fluidjax.execution.several import SeveralDevices, Written
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
 
@@ -246,6 +244,8 @@ class Executor:
         return_numpy: bool,
         return_merged: bool,
     ) -> list[Any]:
+        from fluidjax.execution.staged import Staged
+
         if several.dry:
             return several.nothing(several.shares(feed), fetches, return_numpy, merge=return_merged)
         shares = next_feeds(program, several.shares(feed), idle=not several.trains)
@@ -341,6 +341,8 @@ class Executor:
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
     ) -> Iterator[tuple[Texts, list[Any]]]:
         """The texts of each batch of a data set, and what it fetched, in order."""
+        from fluidjax.execution.pipeline import Pipeline
+
         options, names = program._pipeline_opt, fetch_names(fetches)
         fed = tuple(var.name for var in dataset.use_var)
         key = program._version_token(), fed, names, asked.preparing_flags()

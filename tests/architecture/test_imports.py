@@ -47,6 +47,9 @@ DOORS = {
 LATE = {
     ("fluidjax/passes.py", "fluidjax.debugger"): "imports all that draws, for one pass",
     ("fluidjax/execution/native.py", "fluidjax.execution.trainer"): "needs messages that few scripts use",
+    ("fluidjax/compiler.py", "fluidjax.execution.several"): "runs on several devices, which few scripts ask for",
+    ("fluidjax/executor.py", "fluidjax.execution.staged"): "the same",
+    ("fluidjax/executor.py", "fluidjax.execution.pipeline"): "runs what PipelineOptimizer has cut; few scripts do",
     ("fluidjax/executor.py", "fluidjax.execution.native"): "holds an Executor itself, and few scripts ask for it",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
