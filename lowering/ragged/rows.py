@@ -112,6 +112,11 @@ def lowest(dtype: Any) -> Any:
     return -np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min
 
 
+def highest(dtype: Any) -> Any:
+    """The largest value of a dtype (infinity for floats)."""
+    return np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
+
+
 def sequence_count(x: LoDArray) -> Array | None:
     """The number of valid sequences of the finest level; None if all are valid."""
     if not x.padded:

@@ -33,23 +33,31 @@ def padded(value: LoDArray, room: int) -> LoDArray:
     return LoDArray(jnp.asarray(data), tuple(map(jnp.asarray, value.lod)), jnp.int32(len(value.data)))
 
 
-def both(type: str, *values, **attrs) -> None:
+def flat(value) -> list:
+    return [part for item in value for part in flat(item)] if isinstance(value, (list, tuple)) else [value]
+
+
+def both(type: str, *values, rtol: float = 0, **attrs) -> None:
     """The op on the host, and with room under jit, give the same rows."""
     definition = get_op(type)
-    wanted = definition.fn(*values, **{s.param: s.default for s in definition.attrs.values() if s.param} | attrs)
-    given = [padded(v, 3) if isinstance(v, LoDArray) else v for v in values]
+    attrs = {s.param: s.default for s in definition.attrs.values() if s.param} | attrs
+    wanted = flat(definition.fn(*values, **attrs))
+    given = jax.tree.map(lambda v: padded(v, 3) if isinstance(v, LoDArray) else v, values, is_leaf=_is_lod)
     rule = definition.roomy
-    names = {spec.param: attrs.get(spec.param, spec.default) for spec in rule.attrs}
-    found = in_x64(jax.jit(lambda *taken: rule.fn(*taken[: len(rule.inputs)], **names)))(*given)
-    found, wanted = (v if isinstance(v, tuple) else (v,) for v in (found, wanted))
+    names = {spec.param: attrs[spec.param] for spec in rule.attrs}
+    found = flat(in_x64(jax.jit(lambda *taken: rule.fn(*taken[: len(rule.inputs)], **names)))(*given))
     for got, want in zip(found, wanted, strict=False):
         if isinstance(got, LoDArray):
-            assert [np.asarray(level).tolist() for level in got.lod] == [v.tolist() for v in getattr(want, "lod", ())]
-            np.testing.assert_array_equal(
-                got.data[got.nrows :], np.broadcast_to(got.data[:1], got.data.shape)[got.nrows :]
-            )
-            got, want = got.data[: got.nrows], getattr(want, "data", want)
-        np.testing.assert_array_equal(got, want)
+            lod = want.lod if isinstance(want, LoDArray) else ()
+            assert [np.asarray(level).tolist() for level in got.lod] == [v.tolist() for v in lod]
+            rows = got.rows()
+            np.testing.assert_array_equal(got.data[rows:], np.broadcast_to(got.data[:1], got.shape)[rows:])
+            got, want = got.data[:rows], want.data if isinstance(want, LoDArray) else want
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
+
+
+def _is_lod(value) -> bool:
+    return isinstance(value, LoDArray)
 
 
 NMS = {"score_threshold": 0.1, "nms_threshold": 0.3, "nms_eta": 1.0, "normalized": True}
@@ -94,6 +102,47 @@ def test_places_and_elements_under_a_mask():
     both("where_index", mask)
     both("masked_select", x, mask)
     both("masked_select", x, np.zeros(3, bool))
+
+
+@pytest.mark.parametrize("version", ["", "_v2"])
+def test_proposals(version):
+    """Two images, one without a large enough box."""
+    anchors = 20 * boxes(2, 3, 2)
+    scores, deltas = np.random.uniform(0, 1, (2, 2, 2, 3)).astype("float32"), 0.3 * boxes(2, 2, 3, 2).reshape(2, 2, 3, 8)
+    info = np.array([[20, 20, 1], [0.5, 0.5, 0.1]], np.float32)[:, : 2 if version else 3]
+    values = scores, deltas.transpose(0, 3, 1, 2), info, anchors, np.full_like(anchors, 0.9)
+    attrs = {"pre_nms_topN": 9, "nms_thresh": 0.5, "min_size": 3.0, "eta": 0.9} | (
+        {"pixel_offset": False} if version else {}
+    )
+    both(f"generate_proposals{version}", *values, **attrs, post_nms_topN=3, rtol=1e-5)
+
+
+def test_levels_of_a_pyramid():
+    """Sizes at the edges of levels, and just below them, where rounding decides."""
+    ends = 2.0 ** np.arange(2, 11)[:, None] * np.random.choice([1, 1 - 6e-8, 0.9], (9, 2))
+    regions = np.concatenate([np.zeros((9, 2)), ends], 1).astype("float32")
+    attrs = {"min_level": 2, "max_level": 5, "refer_level": 4, "refer_scale": 32, "pixel_offset": False}
+    both("distribute_fpn_proposals", regions, np.array([4, 0, 5], np.int32), **attrs)
+    values = LoDArray(regions, (np.array([0, 4, 4, 9], np.int32),))
+    both("distribute_fpn_proposals", values, None, **attrs)
+    more = LoDArray(boxes(3), (np.array([0, 0, 1, 3], np.int32),))
+    scores = [LoDArray(coarse(v.capacity, 1), v.lod) for v in (values, more)]
+    both("collect_fpn_proposals", [values, more], scores, [], post_nms_topN=5)
+    numbers = [np.diff(v.lod[0]) for v in (values, more)]
+    both("collect_fpn_proposals", [regions, more.data], [v.data for v in scores], numbers, post_nms_topN=50)
+
+
+def test_the_best_rows_and_branches_of_different_lengths():
+    rows = LoDArray(coarse(4))
+    best = in_x64(get_op("top_k_v2").roomy.fn)
+    values, places = best(padded(rows, 2), None, k_=3, axis=0, largest=False)
+    np.testing.assert_array_equal(values.data, np.sort(rows.data)[:3])
+    np.testing.assert_array_equal(places.data, np.argsort(rows.data, stable=True)[:3])
+    branches = get_op("select_input").roomy.fn
+    for chosen, want in enumerate([rows.data, rows.data[:2]]):
+        got = jax.jit(lambda mask: branches([padded(rows, 2), rows.data[:2]], mask))(np.int32(chosen))
+        np.testing.assert_array_equal(got.data[: got.nrows], want)
+        assert got.capacity == 6
 
 
 def test_a_path_of_tags_is_as_long_as_its_input():

@@ -10,6 +10,7 @@ from itertools import zip_longest
 import numpy as np
 
 from lowering.dtypes import INT32
+from lowering.ops.detection import roomy_proposals as roomy
 from lowering.ops.detection.match import host
 from lowering.ops.detection.nms_v3 import by_image
 from lowering.program import VarInfo
@@ -81,6 +82,9 @@ def distribute_fpn_proposals(
     return parts, LoDArray(restore.reshape(-1, 1)), counts
 
 
+distribute_fpn_proposals.with_room(roomy.distributed)
+
+
 @op(
     out="FpnRois RoisNum?",
     slots={"numbers": "MultiLevelRoIsNum"},
@@ -105,3 +109,6 @@ def collect_fpn_proposals(
     best = best[np.argsort(image[best], kind="stable")]
     counts = np.bincount(image[best], minlength=len(pairs[0][1]) - 1).astype(np.int32)
     return LoDArray(rois[best], (_split(counts),)), counts
+
+
+collect_fpn_proposals.with_room(roomy.collected)

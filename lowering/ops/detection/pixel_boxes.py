@@ -14,7 +14,7 @@ from lowering.values import LoDArray, data_of, exact
 _MOST_GROWTH = float(np.log(1000.0 / 16.0))
 
 
-def sides(boxes: np.ndarray, pixel: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def sides(boxes: Any, pixel: int = 1) -> tuple[Any, Any]:
     """Widths and heights of boxes [k, 4]; ``pixel`` 0 where x1 is the edge, not the last pixel."""
     return boxes[:, 2] - boxes[:, 0] + pixel, boxes[:, 3] - boxes[:, 1] + pixel
 
@@ -41,19 +41,37 @@ def encode(boxes: np.ndarray, targets: np.ndarray, weights: Sequence[float] | No
     return deltas.astype(boxes.dtype)
 
 
-def decode(anchors: np.ndarray, deltas: np.ndarray, *, bounded: bool, pixel: int = 1) -> np.ndarray:
+def decode(anchors: Any, deltas: Any, *, bounded: bool, pixel: int = 1, numpy: Any = np) -> Any:
     """The boxes [k, 4] that ``encode`` gives deltas for; ``bounded`` limits how much a side may grow."""
     w, h = sides(anchors, pixel)
-    growth = np.minimum(deltas[:, 2:], _MOST_GROWTH) if bounded else deltas[:, 2:]
+    growth = numpy.minimum(deltas[:, 2:], _MOST_GROWTH) if bounded else deltas[:, 2:]
     x, y = deltas[:, 0] * w + (anchors[:, 0] + 0.5 * w), deltas[:, 1] * h + (anchors[:, 1] + 0.5 * h)
-    v, g = np.exp(growth[:, 0]) * w, np.exp(growth[:, 1]) * h
-    return np.stack([x - v / 2, y - g / 2, x + v / 2 - pixel, y + g / 2 - pixel], axis=1).astype(anchors.dtype)
+    v, g = numpy.exp(growth[:, 0]) * w, numpy.exp(growth[:, 1]) * h
+    return numpy.stack([x - v / 2, y - g / 2, x + v / 2 - pixel, y + g / 2 - pixel], axis=1).astype(anchors.dtype)
 
 
-def clipped(boxes: np.ndarray, height: float, width: float, pixel: int = 1) -> np.ndarray:
+def clipped(boxes: Any, height: Any, width: Any, pixel: int = 1, numpy: Any = np) -> Any:
     """Boxes moved into an image."""
-    limit = np.array([width - pixel, height - pixel] * 2, boxes.dtype)
-    return np.clip(boxes, 0, np.maximum(limit, 0))
+    limit = numpy.asarray([width - pixel, height - pixel] * 2, boxes.dtype)
+    return numpy.clip(boxes, 0, numpy.maximum(limit, 0))
+
+
+def large_enough(boxes: Any, info: Any, min_size: float) -> Any:
+    """Which boxes are at least ``min_size`` wide and high in the unscaled image, and have their centre inside."""
+    height, width, scale = info[0], info[1], info[2]
+    least = max(min_size, 1.0)
+    w, h = sides(boxes)
+    inside = (boxes[:, 0] + w / 2 <= width) & (boxes[:, 1] + h / 2 <= height)
+    return inside & ((w - 1) / scale + 1 >= least) & ((h - 1) / scale + 1 >= least)
+
+
+def large_enough_v2(boxes: Any, shape: Any, min_size: float, pixel: int) -> Any:
+    """Which boxes are at least ``min_size`` wide and high; those in whole pixels must have their centre inside, too."""
+    w, h = sides(boxes, pixel)
+    large = (w >= max(min_size, 1.0)) & (h >= max(min_size, 1.0))
+    if pixel:
+        large &= (boxes[:, 0] + w / 2 <= shape[1]) & (boxes[:, 1] + h / 2 <= shape[0])
+    return large
 
 
 def images(value: Any) -> Iterator[np.ndarray]:

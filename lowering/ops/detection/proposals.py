@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from lowering.dtypes import INT32
+from lowering.ops.detection import roomy_proposals as roomy
 from lowering.ops.detection.nms import suppress
-from lowering.ops.detection.pixel_boxes import clipped, decode, joined, sides
+from lowering.ops.detection.pixel_boxes import clipped, decode, joined, large_enough, large_enough_v2
 from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import data_of, exact
@@ -28,32 +29,14 @@ def _infer_v2(op_view, var_of):
     return _infer(op_view, var_of) | {name: VarInfo((-1,), INT32) for name in counts}
 
 
-def _large_enough(boxes: np.ndarray, info: np.ndarray, min_size: float) -> np.ndarray:
-    """Which boxes are at least ``min_size`` wide and high in the unscaled image, and have their centre inside."""
-    height, width, scale = info[:3]
-    least = max(min_size, 1.0)
-    w, h = sides(boxes)
-    inside = (boxes[:, 0] + w / 2 <= width) & (boxes[:, 1] + h / 2 <= height)
-    return inside & ((w - 1) / scale + 1 >= least) & ((h - 1) / scale + 1 >= least)
-
-
-def _large_enough_v2(boxes: np.ndarray, shape: np.ndarray, min_size: float, pixel: int) -> np.ndarray:
-    """Which boxes are at least ``min_size`` wide and high; those in whole pixels must have their centre inside, too."""
-    w, h = sides(boxes, pixel)
-    large = (w >= max(min_size, 1.0)) & (h >= max(min_size, 1.0))
-    if pixel:
-        large &= (boxes[:, 0] + w / 2 <= shape[1]) & (boxes[:, 1] + h / 2 <= shape[0])
-    return large
-
-
-def _one_image(scores, deltas, info, anchors, variances, *, before, after, threshold, large_enough, eta, pixel=1):
+def _one_image(scores, deltas, info, anchors, variances, *, before, after, threshold, large, eta, pixel=1):
     """(boxes [k, 4], scores [k, 1]) of one image, best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[:before] if before > 0 else order
     boxes = decode(anchors[order], deltas[order] * variances[order], bounded=True, pixel=pixel)
     boxes = clipped(boxes, info[0], info[1], pixel)
-    large = large_enough(boxes, info)
-    boxes, scores = boxes[large], scores[order][large]
+    chosen = large(boxes, info)
+    boxes, scores = boxes[chosen], scores[order][chosen]
     if threshold > 0:
         most = after if after > 0 else -1
         kept = suppress(boxes, scores, threshold, eta=eta, normalized=not pixel, most=most)
@@ -100,9 +83,12 @@ def generate_proposals(
     Without NMS (``nms_thresh`` 0), ``post_nms_topN`` has no effect, as in Fluid. Runs on the host.
     """
     options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta}
-    options["large_enough"] = partial(_large_enough, min_size=min_size)
+    options["large"] = partial(large_enough, min_size=min_size)
     rois, probs = _of_images(scores, bbox_deltas, im_info, anchors, variances, **options)
     return rois, probs, np.asarray(rois.lod[0][1:], np.int64), np.diff(rois.lod[0]).astype(np.int32)
+
+
+generate_proposals.with_room(roomy.proposals)
 
 
 @op(out="RpnRois RpnRoiProbs RpnRoisNum?", diff="", lod=None, kind="host", infer=_infer_v2)
@@ -127,6 +113,9 @@ def generate_proposals_v2(
     """
     pixel = int(pixel_offset)
     options = {"before": pre_nms_topN, "after": post_nms_topN, "threshold": nms_thresh, "eta": eta, "pixel": pixel}
-    options["large_enough"] = partial(_large_enough_v2, min_size=min_size, pixel=pixel)
+    options["large"] = partial(large_enough_v2, min_size=min_size, pixel=pixel)
     rois, probs = _of_images(scores, bbox_deltas, im_shape, anchors, variances, **options, spare=True)
     return rois.data, probs.data, np.diff(rois.lod[0]).astype(np.int32)
+
+
+generate_proposals_v2.with_room(roomy.proposals_v2)

@@ -14,15 +14,17 @@ from lowering.values import Array, LoDArray, data_of, fill_padding
 _EPSILON = 1e-6  # as in ``match``
 
 
-def _offsets(value: Any) -> Array:
+def offsets_or_all(value: Any) -> Array:
     """Offsets of the finest level; one sequence of all rows when there is no LoD."""
-    lod = getattr(value, "lod", ())
-    return lod[-1] if lod else np.array([0, data_of(value).shape[0]], np.int32)
+    lod, rows = getattr(value, "lod", ()), getattr(value, "nrows", None)
+    if lod:
+        return lod[-1]
+    return np.array([0, data_of(value).shape[0]], np.int32) if rows is None else offsets_of(rows[None])
 
 
-def _own(value: Any) -> Array:
+def own_rows(value: Any) -> Array:
     """bool [N, rows]: which rows belong to which sequence."""
-    offsets = _offsets(value)
+    offsets = offsets_or_all(value)
     images = np.arange(offsets.shape[0] - 1, dtype=np.int32)[:, None]
     return segments(offsets, row_numbers(data_of(value).shape[0])) == images
 
@@ -50,27 +52,29 @@ def _matched(dist: Array, own: Array) -> tuple[Array, Array]:
 
 def bipartite(dist_mat: Any, *, match_type: str, dist_threshold: float):
     """The results of ``bipartite_match``; rows count from the first of their image."""
-    dist, own = jnp.asarray(data_of(dist_mat)), _own(dist_mat)
+    dist, own = jnp.asarray(data_of(dist_mat)), own_rows(dist_mat)
     rows, found = jax.vmap(lambda mine: _matched(dist, mine))(own)
     if match_type == "per_prediction":
         masked = jnp.where(own[..., None], dist, -jnp.inf)
         best, value = jnp.argmax(masked, axis=1).astype(np.int32), jnp.max(masked, axis=1)
         free = (rows < 0) & (value >= _EPSILON) & (value >= dist_threshold)
         rows, found = jnp.where(free, best, rows), jnp.where(free, value, found)
-    return jnp.where(rows < 0, rows, rows - jnp.asarray(_offsets(dist_mat))[:-1, None]), found
+    return jnp.where(rows < 0, rows, rows - jnp.asarray(offsets_or_all(dist_mat))[:-1, None]), found
 
 
 def assigned(x: Any, match_indices: Any, neg_indices: Any, *, mismatch_value: int):
     """The results of ``target_assign``."""
     data, match = jnp.asarray(data_of(x)), jnp.asarray(data_of(match_indices))
     data, columns = data.reshape(data.shape[0], -1, data.shape[-1]), match.shape[1]
-    rows = jnp.asarray(_offsets(x))[:-1, None] + jnp.maximum(match, 0)
+    rows = jnp.asarray(offsets_or_all(x))[:-1, None] + jnp.maximum(match, 0)
     hit = (match >= 0)[..., None]
     out = jnp.where(hit, data[rows, np.arange(columns) % data.shape[1]], jnp.asarray(mismatch_value, data.dtype))
     weight = hit.astype(np.float32)
     if neg_indices is not None:
         chosen = data_of(neg_indices).reshape(-1)
-        negative = jnp.zeros((match.shape[0], columns), np.int32).at[:, chosen].max(_own(neg_indices).astype(np.int32))
+        negative = (
+            jnp.zeros((match.shape[0], columns), np.int32).at[:, chosen].max(own_rows(neg_indices).astype(np.int32))
+        )
         negative = negative[..., None] > 0
         out = jnp.where(negative, jnp.asarray(mismatch_value, data.dtype), out)
         weight = jnp.where(negative, np.float32(1), weight)

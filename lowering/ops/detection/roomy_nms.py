@@ -67,7 +67,7 @@ def _overlaps(box: Array, others: Array, normalized: bool) -> Array:
     return jnp.where(apart, 0, common / (area(box) + area(others) - common))
 
 
-def _kept(boxes: Array, valid: Array, *, threshold: float, eta: float, normalized: bool, most: int = -1) -> Array:
+def kept_of(boxes: Array, valid: Array, *, threshold: float, eta: float, normalized: bool, most: int = -1) -> Array:
     """bool [K]: which of boxes [K, 4], best first, overlap no better one that is kept; see ``nms.suppress``."""
 
     def step(state, at):
@@ -82,6 +82,16 @@ def _kept(boxes: Array, valid: Array, *, threshold: float, eta: float, normalize
     return jax.lax.scan(step, start, np.arange(valid.shape[0], dtype=np.int32))[1]
 
 
+def joined(parts: Array, counts: Array) -> LoDArray:
+    """The first ``counts`` [N] rows of the parts [N, P, ...], one part after another, under one LoD level."""
+    offsets = offsets_of(counts)
+    place = np.arange(parts.shape[1])
+    at = jnp.where(place < counts[:, None], offsets[:-1, None] + place, np.iinfo(np.int32).max)
+    flat = parts.reshape(-1, *parts.shape[2:])
+    data = jnp.zeros_like(flat).at[at.reshape(-1)].set(flat, mode="drop")
+    return LoDArray(fill_padding(data, offsets[-1], backward=False), (offsets,), offsets[-1])
+
+
 class _Rows(NamedTuple):
     """The boxes left of each image, at first: labels, scores, rows and boxes [N, P, ...], and how many [N]."""
 
@@ -94,17 +104,8 @@ class _Rows(NamedTuple):
     def joined(self, dtype: Any, width: int) -> tuple[LoDArray, LoDArray]:
         """Rows (label, score, box) of all images under one LoD, and their rows in the input."""
         values = jnp.concatenate([self.labels[..., None], self.scores[..., None], self.boxes], -1).astype(dtype)
-        offsets = offsets_of(self.counts)
-        place = np.arange(values.shape[1])
-        at = jnp.where(place < self.counts[:, None], offsets[:-1, None] + place, np.iinfo(np.int32).max)
-
-        def joined(parts: Array) -> LoDArray:
-            flat = parts.reshape(-1, parts.shape[-1])
-            data = jnp.zeros_like(flat).at[at.reshape(-1)].set(flat, mode="drop")
-            return LoDArray(fill_padding(data, offsets[-1], backward=False), (offsets,), offsets[-1])
-
         rows = self.rows * width + self.labels if width > 1 else self.rows
-        return joined(values), joined(rows[..., None].astype(np.int32))
+        return joined(values, self.counts), joined(rows[..., None].astype(np.int32), self.counts)
 
 
 def _of_images(found: _Boxes, left: Array, order: Array, room: int) -> _Rows:
@@ -126,7 +127,7 @@ def _multiclass(bboxes, scores, background_label, score_threshold, nms_top_k, ke
     """See ``nms._multiclass``; (rows, their places in the input)."""
     found = _candidates(bboxes, scores, background_label, score_threshold, nms_top_k)
     images, classes, count = found.scores.shape
-    kept = jax.vmap(jax.vmap(partial(_kept, **options)))(found.boxes, found.valid).reshape(images, classes * count)
+    kept = jax.vmap(jax.vmap(partial(kept_of, **options)))(found.boxes, found.valid).reshape(images, classes * count)
     order = jnp.broadcast_to(np.arange(classes * count, dtype=np.int32), kept.shape)
     room, flat = classes * count, np.ndim(data_of(scores)) == 2
     if keep_top_k > -1:
@@ -152,7 +153,7 @@ def multiclass(
     return _multiclass(bboxes, scores, background_label, score_threshold, nms_top_k, keep_top_k, **options)
 
 
-def _without_lod(*values: LoDArray) -> tuple[Any, ...]:
+def without_lod(*values: LoDArray) -> tuple[Any, ...]:
     """Values as in Paddle 2, followed by the number of rows of each image."""
     return (*(LoDArray(v.data, (), v.nrows) for v in values), jnp.diff(values[0].lod[0]))
 
@@ -167,7 +168,7 @@ def multiclass_counted(
         bboxes, scores = LoDArray(data_of(bboxes), offsets), LoDArray(data_of(scores), offsets)
     options = {"threshold": nms_threshold, "eta": nms_eta, "normalized": normalized}
     args = (background_label, score_threshold, nms_top_k, keep_top_k)
-    return _without_lod(*_multiclass(bboxes, scores, *args, **options))
+    return without_lod(*_multiclass(bboxes, scores, *args, **options))
 
 
 def _decayed(boxes: Array, scores: Array, valid: Array, *, normalized: bool, sigma: float | None) -> Array:
@@ -194,13 +195,13 @@ def matrix(
     room = left.shape[1] if keep_top_k < 0 else min(left.shape[1], keep_top_k)
     left &= jnp.argsort(jnp.argsort(order, axis=1, stable=True), axis=1) < room
     out, index = _of_images(found, left, order, room).joined(data_of(bboxes).dtype, 1)
-    found_rows = _without_lod(out, index)
+    found_rows = without_lod(out, index)
     return found_rows if ctx.release >= PADDLE_2 else (out, index, found_rows[-1])
 
 
 def single(boxes, *, iou_threshold):
     """The places of ``nms``."""
     rows = jnp.asarray(data_of(boxes))
-    kept = _kept(rows, jnp.ones(rows.shape[:1], bool), threshold=iou_threshold, eta=1.0, normalized=True)
+    kept = kept_of(rows, jnp.ones(rows.shape[:1], bool), threshold=iou_threshold, eta=1.0, normalized=True)
     (at,), count = jnp.nonzero(kept, size=rows.shape[0], fill_value=0), jnp.sum(kept, dtype=np.int32)
     return LoDArray(fill_padding(at.astype(np.int64), count, backward=False), (), count)

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, NeedsExact, SlotError
@@ -18,7 +19,7 @@ from lowering.ops.flow.arrays import shape_like
 from lowering.ops.flow.gradients import conditional_block_grad_maker, recurrent_grad_maker, while_grad_maker
 from lowering.program import OpSpec, OpView, VarInfo
 from lowering.registry import Block, Value, op
-from lowering.values import LoDArray, SelectedRows, TensorArray
+from lowering.values import LoDArray, SelectedRows, TensorArray, fill_padding
 
 
 def _nothing(op: OpView, var_of: Any) -> dict[str, VarInfo]:
@@ -163,6 +164,27 @@ def select_input(x: list[Value], mask: Value, *, ctx):
         raise NeedsConcrete("the mask of select_input, as the branches have different shapes")
     where = scalar(mask)
     return jax.tree_util.tree_map(lambda *v: _pick(where, v), *x)
+
+
+@select_input.with_room
+def _(x: list[Any], mask: Any):
+    """Branches that differ in their numbers of rows alone: those of the one chosen, with room for the most."""
+    parts = [
+        v if isinstance(v, LoDArray) else LoDArray(v) for v in x if isinstance(v, (LoDArray, jax.Array, np.ndarray))
+    ]
+    if len(parts) < len(x) or not all(v.shape and v.nseq is None for v in parts):
+        raise NeedsConcrete("the mask of select_input, as the branches differ")
+    room = max(v.capacity for v in parts)
+    grown = [LoDArray(_grown(v, room), v.lod, jnp.asarray(v.rows())) for v in parts]
+    if not all(same_structure(v, grown[0]) for v in grown):
+        raise NeedsConcrete("the mask of select_input, as the branches have different shapes")
+    return jax.tree_util.tree_map(lambda *v: _pick(scalar(mask), v), *grown)
+
+
+def _grown(rows: LoDArray, room: int) -> Any:
+    """The data with room for more rows."""
+    data = jnp.pad(rows.data, [(0, room - rows.capacity)] + [(0, 0)] * (rows.data.ndim - 1))
+    return fill_padding(data, rows.rows(), backward=False)
 
 
 def _pick(where: Any, values: tuple[Any, ...]) -> Any:

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64, to_numpy
+from lowering.errors import NeedsConcrete
 from lowering.ops.shared import concrete_scalar
 from lowering.program import VarInfo
+from lowering.ragged.rows import highest, lowest
 from lowering.registry import Long, op
-from lowering.values import Meta
+from lowering.values import LoDArray, Meta, fill_padding, is_padded, row_mask
 
 
 def _ranked(x, k: int, largest: bool):
@@ -42,6 +44,19 @@ def top_k_v2(x, k=None, *, k_: int = 1, axis: int = -1, largest: bool = True, so
     count = k_ if k is None else int(concrete_scalar(k, "top_k_v2: K"))
     out, places = _ranked(jnp.moveaxis(x, axis, -1), count, largest)
     return jnp.moveaxis(out, -1, axis), jnp.moveaxis(places, -1, axis)
+
+
+@top_k_v2.with_room
+def _(x: Any, k: Any, *, k_, axis, largest):
+    """The best rows, at most as many as there are."""
+    if not is_padded(x) or axis % x.data.ndim:
+        raise NeedsConcrete("top_k_v2: K")
+    count = min(x.capacity, k_ if k is None else int(concrete_scalar(k, "top_k_v2: K")))
+    worst = lowest(x.dtype) if largest else highest(x.dtype)
+    columns = jnp.moveaxis(jnp.where(row_mask(x), x.data, worst), 0, -1)
+    rows = jnp.minimum(x.rows(), count)
+    found = (jnp.moveaxis(part, -1, 0) for part in _ranked(columns, count, largest))
+    return tuple(LoDArray(fill_padding(part, rows, backward=False), (), rows) for part in found)
 
 
 def _placed(x: Meta, places, d_out, axis: int):
