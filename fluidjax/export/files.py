@@ -263,7 +263,8 @@ def _same_results(function: JaxFunction, parameters: Any, exported: Any, shapes:
         return
     for name, wanted, found in zip(function.fetches, expected, exported.call(parameters, inputs), strict=True):
         for a, b in zip(*map(jax.tree_util.tree_leaves, (wanted, found)), strict=True):
-            scale = float(np.abs(np.asarray(a, np.float64)).max(initial=1e-30))
+            finite = np.abs(np.asarray(a, np.float64))
+            scale = float(finite[np.isfinite(finite)].max(initial=1e-30))
             if not np.allclose(a, b, rtol=1e-5, atol=1e-6 * scale, equal_nan=True):
                 told = f"output {name!r} came back changed"
                 raise ExportError(explain(told, f"{a!r:.60}", f"{b!r:.60}", "report this"))

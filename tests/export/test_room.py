@@ -100,6 +100,7 @@ def test_a_share_of_negatives_is_counted_in_float32():
 def test_places_and_elements_under_a_mask():
     x, mask = coarse(4, 3), np.random.rand(4, 3) > 0.5
     both("where_index", mask)
+    both("where_index", mask * x)
     both("masked_select", x, mask)
     both("masked_select", x, np.zeros(3, bool))
 
@@ -108,7 +109,10 @@ def test_places_and_elements_under_a_mask():
 def test_proposals(version):
     """Two images, one without a large enough box."""
     anchors = 20 * boxes(2, 3, 2)
-    scores, deltas = np.random.uniform(0, 1, (2, 2, 2, 3)).astype("float32"), 0.3 * boxes(2, 2, 3, 2).reshape(2, 2, 3, 8)
+    scores, deltas = (
+        np.random.uniform(0, 1, (2, 2, 2, 3)).astype("float32"),
+        0.3 * boxes(2, 2, 3, 2).reshape(2, 2, 3, 8),
+    )
     info = np.array([[20, 20, 1], [0.5, 0.5, 0.1]], np.float32)[:, : 2 if version else 3]
     values = scores, deltas.transpose(0, 3, 1, 2), info, anchors, np.full_like(anchors, 0.9)
     attrs = {"pre_nms_topN": 9, "nms_thresh": 0.5, "min_size": 3.0, "eta": 0.9} | (

@@ -38,10 +38,10 @@ def _one_image(scores, deltas, info, *, anchors, variances, before, after, thres
 def _of_images(scores, deltas, infos, anchors, variances, *, spare=False, **options) -> tuple[LoDArray, LoDArray]:
     """Boxes and scores of all images under a LoD; with ``spare``, an image without any gets a box of zeros."""
     score, delta, info, anchor, variance = map(jnp.asarray, map(data_of, (scores, deltas, infos, anchors, variances)))
-    one = partial(_one_image, anchors=anchor.reshape(-1, 4), variances=variance.reshape(-1, 4), **options)
+    one: Any = partial(_one_image, anchors=anchor.reshape(-1, 4), variances=variance.reshape(-1, 4), **options)
     images = score.shape[0]
-    flat = score.transpose(0, 2, 3, 1).reshape(images, -1), delta.transpose(0, 2, 3, 1).reshape(images, -1, 4)
-    boxes, probs, counts = jax.vmap(one)(*flat, info)
+    score, delta = score.transpose(0, 2, 3, 1).reshape(images, -1), delta.transpose(0, 2, 3, 1).reshape(images, -1, 4)
+    boxes, probs, counts = jax.vmap(one)(score, delta, info)
     if spare:
         boxes, probs = (jnp.where(counts[:, None, None] > 0, v, 0) for v in (boxes, probs))
         counts = jnp.maximum(counts, 1)

@@ -80,7 +80,9 @@ def where_index(condition):
 
 @where_index.with_room
 def _(condition: Any):
-    return rows_where(jnp.asarray(data_of(condition)) & valid(condition), lambda *at: jnp.stack(at, 1).astype(np.int64))
+    return rows_where(
+        (jnp.asarray(data_of(condition)) != 0) & valid(condition), lambda *at: jnp.stack(at, 1).astype(np.int64)
+    )
 
 
 def valid(x: Any) -> Any:
