@@ -48,6 +48,7 @@ class Result(NamedTuple):
     Attributes:
         code: the number of the output.
         number: of its name, counted from where the call began.
+        generated: whether it is called ``generated_var_N``.
         direct: whether the tracer numbers it.
         stop_gradient: of the variable.
     """
@@ -57,6 +58,12 @@ class Result(NamedTuple):
     number: int
     direct: bool
     stop_gradient: bool | None
+    generated: bool = False
+
+    def name(self, bases: tuple[int, int]) -> int:
+        """Of the variable, where ``bases`` are the next numbers (see ``VarBase.name``)."""
+        number = bases[0 if self.direct else 1] + self.number
+        return ~number if self.generated else number
 
 
 class Body:
@@ -136,8 +143,7 @@ class Body:
         outputs = []
         for k in self.fresh:
             result = self.results[k]
-            number = bases[0 if result.direct else 1] + result.number
-            outputs.append(VarBase._of(number, held[k], result.stop_gradient))
+            outputs.append(VarBase._of(result.name(bases), held[k], result.stop_gradient))
         for at, k in self.changed:
             var = variables[at]
             if var._held.__class__ is Value:
@@ -218,8 +224,7 @@ class CallNode(Node):
             at = body.output_of.get(k)
             var = None if at is None else outputs[at]
             if var is None:
-                number = self.bases[0 if result.direct else 1] + result.number
-                var = VarBase._of(number, held[k], result.stop_gradient)
+                var = VarBase._of(result.name(self.bases), held[k], result.stop_gradient)
             made.append(var)
         nodes: list[InnerNode] = []
         for n, inner in enumerate(body.nodes):

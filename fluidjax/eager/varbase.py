@@ -19,6 +19,7 @@ from fluidjax.eager.sharing import Shared
 from fluidjax.eager.strategy import BackwardStrategy
 from fluidjax.eager.values import UNKNOWN, Spec, Value
 from fluidjax.execution.fetched import FetchedArray
+from fluidjax.framework.direct import numbered
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
 from lowering.program import GRAD
@@ -66,8 +67,7 @@ class VarBase(EagerVariable):
     @staticmethod
     def _temporary(ids: dict[str, int]) -> VarBase:
         """A variable for a result, called ``tmp_N`` with the next number of `ids`."""
-        number = ids["tmp"]
-        ids["tmp"] = number + 1
+        ids["tmp"] = (number := ids["tmp"]) + 1
         return VarBase._of(number, None)
 
     @property
@@ -89,7 +89,7 @@ class VarBase(EagerVariable):
     def name(self) -> str:
         """The name; made when it is asked for."""
         if self._name.__class__ is not str:
-            self._name = unique_name.generate("tmp") if self._name is None else f"tmp_{self._name}"
+            self._name = unique_name.generate("tmp") if self._name is None else numbered(int(self._name))
         return self._name
 
     @name.setter

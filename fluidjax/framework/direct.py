@@ -5,6 +5,8 @@ functions listed here compute is numbered by the tracer, together with ``to_vari
 other functions of ``fluid.layers`` compute is numbered by ``unique_name``. Both are called ``tmp_N``.
 """
 
+from typing import Any
+
 _UNARY = """
 abs acos asin atan ceil cos cosh exp floor leaky_relu log log1p logsigmoid mean reciprocal relu round rsqrt sigmoid sin
 sinh softmax softplus softsign sqrt square tanh tanh_shrink
@@ -26,3 +28,15 @@ HELPED = frozenset(
     "bce_loss conv3d conv3d_transpose depthwise_conv2d group_norm nce nll_loss prelu spectral_norm tree_conv".split()
 )
 """Types of ops of ``fluid.dygraph``'s layers whose results ``unique_name`` numbers."""
+
+
+def numbered(number: int) -> str:
+    """The name of a result of eager mode that has this number (see ``as_generated``)."""
+    return f"tmp_{number}" if number >= 0 else f"generated_var_{~number}"
+
+
+def as_generated(result: Any) -> Any:
+    """An eager result, called ``generated_var_N`` instead of ``tmp_N``: what ``matmul`` and ``Linear`` make first."""
+    if result._name.__class__ is int:
+        result._name = ~result._name
+    return result

@@ -363,6 +363,18 @@ def test_a_linear_without_bias_names_its_result_as_to_variable_does(bias: bool) 
     assert (x23() + 1).name == f"tmp_{int(number) + 2}"
 
 
+def test_a_product_is_named_as_to_variable_names() -> None:
+    class Product(dg.Layer):
+        def forward(self, x: Any) -> Any:
+            return layers.matmul(layers.relu(x), x, transpose_y=True)
+
+    layer, x = Product(), x23()
+    first = int(x.name.rsplit("_", 1)[1])
+    for call in range(5):  # the last ones are repeated without their Python
+        assert layer(x).name == f"generated_var_{first + 2 + 2 * call}"
+    assert (x + x).name == f"tmp_{first + 11}"
+
+
 def test_states_that_hold_nothing_yet_are_begun() -> None:
     x = var(np.arange(16).reshape(4, 4))
     assert layers.random_crop(x, [2, 2], seed=3).shape == [2, 2]

@@ -209,13 +209,16 @@ class Making:
     def _described(self, made: Any) -> Result:
         if made.__class__ is Value:
             return Result(made.index, made.spec, 0, True, None)
-        direct, number = self._name(made._name)
-        return Result(made._held.index, made._held.spec, number, direct, made._stop_gradient)
+        name = made._name
+        direct, number = self._name(name)
+        generated = name.__class__ is int and name < 0
+        return Result(made._held.index, made._held.spec, number, direct, made._stop_gradient, generated)
 
     def _name(self, name: Any) -> tuple[bool, int]:
         """Whose number a name is, and where it stands among those given by the call."""
         if name.__class__ is str:
             return True, 0
+        name = max(name, ~name)
         by_tracer, by_helper = name - self._start.base, name - self._start.counts.get("tmp", 0)
         return (True, by_tracer) if 0 <= by_tracer < self._tmp else (False, by_helper)
 
@@ -224,8 +227,9 @@ class Making:
         for var in outputs:
             if var._name.__class__ is not int:
                 raise Unrepeatable
-            direct = 0 <= var._name - self._start.base < self._tmp
-            helped = 0 <= var._name - self._start.counts.get("tmp", 0) < self._helped
+            name = max(var._name, ~var._name)
+            direct = 0 <= name - self._start.base < self._tmp
+            helped = 0 <= name - self._start.counts.get("tmp", 0) < self._helped
             if not direct and not helped:
                 raise Unrepeatable
             if direct and helped:

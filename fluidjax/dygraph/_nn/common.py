@@ -10,6 +10,7 @@ from fluidjax.dygraph._nn.kept import Kept
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, default_main_program
+from fluidjax.framework.direct import as_generated
 from fluidjax.initializer import Constant
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, check_dtype
 
@@ -83,7 +84,7 @@ class Linear(Layer):
         check_variable(self, "input", input, FLOATS)
         out = self._helper.run("matmul", {"X": input, "Y": self.weight}, self._attrs)
         if self.bias is None and self._act is None and in_dygraph_mode():
-            out.name = out.name.replace("tmp", "generated_var")  # as Fluid's Linear calls what it computes first
+            out = as_generated(out)
         out = plus_bias(self, out, len(input.shape) - 1)
         return self._helper.append_activation(out, self._act)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
+from fluidjax.framework.direct import as_generated
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, NUMBERS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
@@ -86,7 +87,8 @@ def matmul(
         check_variable_and_dtype(value, label, FLOATS, "matmul")
     _check_matmul(x, y, transpose_x, transpose_y)
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
-    return emit("matmul", {"X": x, "Y": y}, x.dtype, attrs, name=name)
+    out = emit("matmul", {"X": x, "Y": y}, x.dtype, attrs, name=name)
+    return as_generated(out) if in_dygraph_mode() else out
 
 
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
