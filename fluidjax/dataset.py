@@ -12,8 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from fluidjax.base.errors import explain
 from fluidjax.framework import Variable
+from fluidjax.readers.dealt import dealt
 from fluidjax.readers.dump import Texts
 from fluidjax.readers.multi_slot import Batch, Sample, desc_text, read_file, to_feed
 from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
@@ -190,7 +193,12 @@ class InMemoryDataset(DatasetBase):
         random.shuffle(self._held())
 
     def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
-        """Shuffle the samples of all workers, of which there is only this process."""
+        """Shuffle the samples of all workers of a fleet, all of which have to call this; without one, local_shuffle.
+
+        Each sample goes to a worker drawn by Python's global ``random``. RuntimeError where workers do not meet.
+        """
+        if fleet is not None:
+            self._memory = dealt(self._held(), fleet)
         self.local_shuffle()
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
@@ -206,8 +214,13 @@ class InMemoryDataset(DatasetBase):
                     sample[index] = value
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
-        """The number of samples."""
-        return len(self._memory or ())
+        """The number of samples; of all workers of a fleet, whose role maker adds them."""
+        count = np.array([len(self._memory or ())])
+        if fleet is None:
+            return int(count[0])
+        total = count * 0
+        fleet._role_maker.all_reduce_worker(count, total)
+        return int(total[0])
 
     def get_shuffle_data_size(self, fleet: Any = None) -> int:
         """The number of samples after a shuffle, which is the same."""

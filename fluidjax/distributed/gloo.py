@@ -213,6 +213,11 @@ class Gloo:
         """The numbers of all processes, by rank."""
         return [_numbers(part)[0].item() for part in self._exchanged(_bytes([value]))]
 
+    def exchange(self, values: Sequence[bytes]) -> list[bytes]:
+        """What each process gave for this one, by rank: ``values`` has one for each process."""
+        sizes = np.array([len(value) for value in values], "<i8").tobytes()
+        return [_part(found, self._rank, self._size) for found in self._exchanged(sizes + b"".join(values))]
+
     # --- through the store ----------------------------------------------------------------------------------------
 
     def _meet(self) -> bytes:
@@ -288,6 +293,12 @@ def _waits(seconds: float, absent: Callable[[], Exception]) -> Any:
 def _bytes(values: Sequence[Any]) -> bytes:
     array = np.asarray(values).reshape(-1)
     return b"i" + array.astype("<i8").tobytes() if array.dtype.kind in "iub" else b"f" + array.astype("<f8").tobytes()
+
+
+def _part(joined: bytes, number: int, count: int) -> bytes:
+    """One of ``count`` values that follow their sizes."""
+    ends = 8 * count + np.cumsum(np.frombuffer(joined, "<i8", count))
+    return joined[ends[number - 1] if number else 8 * count : ends[number]]
 
 
 def _numbers(value: bytes) -> np.ndarray:

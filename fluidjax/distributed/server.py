@@ -45,7 +45,7 @@ class Server:
         listening = Listening(self._endpoint, self._trainers, self._inbox.put)
         _log.info("server at port %d for %d trainers", listening.port, self._trainers)
         try:
-            with _ended_by_sigterm():
+            with _ended_by_signals():
                 self._serve()
         except Exception as error:
             self._mode.fail(error)
@@ -71,8 +71,11 @@ class Server:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Exit with code 0 on SIGTERM, which launchers use to stop servers; as in Fluid."""
+def _ended_by_signals() -> Iterator[None]:
+    """Exit with code 0 on SIGTERM, which launchers use to stop servers, and on Ctrl-C; as in Fluid.
+
+    A SIGINT that is ignored, or has a handler of the program's own, keeps it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -80,8 +83,10 @@ def _ended_by_sigterm() -> Iterator[None]:
     def end(number: int, frame: Any) -> None:
         raise SystemExit(0)
 
-    before = signal.signal(signal.SIGTERM, end)
+    ours = [signal.SIGTERM, *([signal.SIGINT] if signal.getsignal(signal.SIGINT) is signal.default_int_handler else [])]
+    before = {number: signal.signal(number, end) for number in ours}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

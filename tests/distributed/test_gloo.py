@@ -75,6 +75,15 @@ def test_what_cannot_be_reduced(setting: Setting) -> None:
     together(2, work, setting)
 
 
+def test_values_for_each(setting: Setting) -> None:
+    """Each gets what the others gave for it, of any length."""
+
+    def work(gloo: Gloo) -> list[bytes]:
+        return gloo.exchange([bytes([gloo.rank()]) * (3 * to) for to in range(gloo.size())])
+
+    assert together(3, work, setting) == [[bytes([rank]) * (3 * to) for rank in range(3)] for to in range(3)]
+
+
 def test_who_does_not_come_is_told_of(setting: Setting) -> None:
     gloo = Gloo()
     with pytest.raises(ValueError, match="no store is set"):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.distributed import settings
+from fluidjax.distributed import server, settings
 from fluidjax.distributed.client import BATCH_BARRIER, Client, RPCError
 from fluidjax.distributed.wire import Message, WireError, frames, joined
 from lowering.values import SelectedRows
@@ -190,3 +192,24 @@ def test_with_certificates_nobody_reads_along_and_nobody_without_one_comes_in(fl
     finally:
         flags(before)
     np.testing.assert_allclose(losses, job.alone(2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_asked_to_end_ends_well(number):
+    """As in Fluid: launchers, and Ctrl-C, end servers with code 0; a handler of the program's own is left alone."""
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended, server._ended_by_signals():
+        signal.raise_signal(number)
+    assert ended.value.code == 0
+    assert signal.getsignal(number) == before
+    with _ignored(signal.SIGINT), server._ended_by_signals():
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _ignored(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -3,12 +3,17 @@
 import random
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.core import Gloo
 from fluidjax.files.errors import FileFormatError
+from fluidjax.incubate.fleet.base.meeting import Meeting
+from fluidjax.incubate.fleet.base.role_maker import UserDefinedRoleMaker
 
 EXE = fluid.Executor()
 
@@ -170,6 +175,41 @@ def test_what_a_worker_raises_ends_all(net, files):
     dataset.set_thread(0)
     with pytest.raises(RuntimeError, match="You should set thread num first"):
         EXE.train_from_dataset(net, dataset)
+
+
+def test_workers_of_a_fleet_shuffle_and_count_their_samples_together(net, files, tmp_path, monkeypatch):
+    """Two workers, here threads: samples go where they are drawn to; sizes are those of all."""
+    monkeypatch.setattr(random, "choice", lambda parts: parts[1])
+    together = [Gloo(), Gloo()]
+
+    def worker(rank: int) -> list[float]:
+        gloo = together[rank]
+        gloo.set_rank(rank)
+        gloo.set_size(2)
+        gloo.set_timeout_seconds(20, 20)
+        gloo.set_hdfs_store(str(tmp_path / "meet"), "", "")
+        gloo.init()
+        meeting = Meeting()
+        meeting._peers = lambda: gloo
+        meeting._works = lambda: True
+        fleet = SimpleNamespace(_role_maker=meeting, worker_num=lambda: 2)
+        dataset = make("InMemoryDataset", net, files[rank : rank + 1])
+        dataset.global_shuffle(fleet)
+        assert dataset.get_memory_data_size(fleet) == dataset.get_shuffle_data_size(fleet) == 5
+        return [float(p) for feed in dataset._feeds() for p in feed["price"].ravel()]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(worker, range(2))
+    assert (first, sorted(second)) == ([], [0.5, 1.5, 2.5, 3.5, 4.5])
+
+
+def test_samples_stay_where_workers_do_not_meet(net, files):
+    dataset = make("InMemoryDataset", net, files)
+    fleet = SimpleNamespace(
+        _role_maker=UserDefinedRoleMaker(worker_num=2, server_endpoints=["127.0.0.1:1"]), worker_num=lambda: 2
+    )
+    with pytest.raises(RuntimeError, match="samples cannot go(.|\n)*GeneralRoleMaker"):
+        dataset.global_shuffle(fleet)
 
 
 def test_memory(net, files):

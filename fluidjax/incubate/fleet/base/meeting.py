@@ -132,6 +132,11 @@ class Meeting:
     def _worker_gather(self, obj: Any) -> list[Any] | None:
         return self._peers().all_gather(obj) if self._works() else None
 
+    def _worker_exchange(self, values: Sequence[bytes]) -> list[bytes]:
+        """What each worker gave for this one."""
+        found: list[bytes] = self._peers().exchange(values)
+        return found
+
     def _worker_num(self) -> int:
         self._settle()
         return self._trainers_num
