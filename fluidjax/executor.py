@@ -130,7 +130,8 @@ class Executor:
             feed: dict from variable name to array (NumPy, LoDTensor, nested lists), or a list of one dict per device.
             fetch_list: variables or names whose values to return.
             feed_var_name, fetch_var_name, use_program_cache: accepted for compatibility; programs are always cached.
-            return_merged: on several devices, concatenate their values in a fetch; False: return a list of them.
+            return_merged: on several devices, concatenate their values in a fetch; False: return a list of them, for
+                every CompiledProgram.
             scope: the scope; the global scope if None.
             return_numpy: return NumPy arrays; False gives a LoDTensor, a SelectedRows, or a list of them for an array.
             use_prune: run only the ops that the fetches and the program's optimizers need. Operators of an optimizer in
@@ -182,7 +183,8 @@ class Executor:
         fetches, optimizers = fetch_names(fetch_list), chosen_optimizers(fetch_list)
         if use_prune or optimizers:
             program = _part(program, self._prune_program, feed_names(feed), fetches, optimizers)
-        run = None if isinstance(program, CompiledProgram) else partial(self.run, scope=scope)  # compiled: reads first
+        compiled = isinstance(program, CompiledProgram)
+        run = None if compiled else partial(self.run, scope=scope)  # compiled: reads first
         program, several = _unwrap(program, self.place, scope)
         if several is not None:
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
@@ -190,7 +192,8 @@ class Executor:
         prepared = _prepared(program, tuple(read), fetches, self._device.platform, None)
         if read is feed:  # neither names to look up nor readers to ask
             asked.note(program, self._device, feed, fetch_list, fetches, prepared)
-        return self._run_prepared(program, prepared, read, fetches, scope, return_numpy)
+        values = self._run_prepared(program, prepared, read, fetches, scope, return_numpy)
+        return [[value] for value in values] if compiled and not return_merged else values
 
     def _begin(self, program: Any) -> None:
         """Before the first run: join the processes named by the program, and select the device."""

@@ -189,6 +189,8 @@ class DistributeTranspiler:
         self.params_grads, self.optimize_ops = self._job.params_grads, self._job.optimizing
         for param, grad in self.params_grads:
             log("adding param_grad pair: ", param.name, grad.name)
+        self.param_name_to_grad_name = {param.name: grad.name for param, grad in self.params_grads}
+        self.grad_name_to_param_name = {grad.name: param.name for param, grad in self.params_grads}
         self.table_name = self._job.table
         self.has_distributed_lookup_table = self.table_name is not None
 

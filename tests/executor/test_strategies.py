@@ -90,6 +90,21 @@ def test_a_run_says_how_many_threads_it_was_given() -> None:
     assert strategy.num_threads == 4
 
 
+@pytest.mark.parametrize("return_numpy", [True, False])
+def test_a_compiled_program_has_one_device_at_least(return_numpy: bool) -> None:
+    """Unmerged fetches are lists of the devices' values, of one for a program that is for no several devices."""
+    with fluid.program_guard(fluid.Program()):
+        total = fluid.layers.reduce_sum(fluid.data("x", [None, 2]))
+        program, exe = fluid.default_main_program(), fluid.Executor()
+        for kind, depth in ((program, 1), (fluid.CompiledProgram(program), 2)):
+            for _ in range(2):
+                found = exe.run(
+                    kind, {"x": np.ones((2, 2), "f4")}, [total], return_numpy=return_numpy, return_merged=False
+                )
+                values = [part for fetch in found for part in fetch] if depth == 2 else found
+                assert len(found) == 1 and [np.array(value).tolist() for value in values] == [[4.0]]
+
+
 def test_ways_of_reducing_print_as_in_fluid() -> None:
     assert [str(Scale.One), repr(Reduce.AllReduce), int(Scale.Customized)] == [
         "GradientScaleStrategy.One",

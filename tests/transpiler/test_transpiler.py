@@ -105,6 +105,9 @@ def test_names_dealt_by_hash():
     job = Job(split_method=HashName)
     placed = job.transpile().param_grad_ep_mapping
     assert sum(len(shard["params"]) for shard in placed.values()) == 5
+    names = job.transpiler.param_name_to_grad_name
+    assert names == {p.name: f"{p.name}@GRAD" for p in job.main.all_parameters()}
+    assert {grad: param for param, grad in names.items()} == job.transpiler.grad_name_to_param_name
     sends = [op for op in job.main.global_block().ops if op.type == "send"]
     where = {name: server for op in sends for name, server in zip(op.input("X"), op.attr("epmap"), strict=True)}
     for server, shard in placed.items():
