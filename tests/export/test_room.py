@@ -105,6 +105,21 @@ def test_places_and_elements_under_a_mask():
     both("masked_select", x, np.zeros(3, bool))
 
 
+def test_distinct_values():
+    x, whole = np.round(3 * coarse(7)), {"dtype": 3}
+    both("unique", x, **whole, is_sorted=False)
+    both("unique", np.random.randint(0, 2, (6, 3)), **whole, is_sorted=True, axis=[0])
+    both("unique_with_counts", x, **whole)
+    both("unique_consecutive", np.round(x / 2), **whole)
+    rows = padded(LoDArray(x), 2)
+    values, places, _, counts = in_x64(
+        jax.jit(lambda: get_op("unique").roomy.fn(rows, is_sorted=True, axis=(), dtype=3))
+    )()
+    wanted = np.unique(x, return_inverse=True, return_counts=True)
+    for got, want in zip((values, places, counts), wanted, strict=True):
+        np.testing.assert_array_equal(got.data[: got.nrows], want)
+
+
 @pytest.mark.parametrize("version", ["", "_v2"])
 def test_proposals(version):
     """Two images, one without a large enough box."""

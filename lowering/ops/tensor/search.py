@@ -15,6 +15,7 @@ import numpy as np
 from lowering.dtypes import INT64, to_numpy
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, off_rows, outputs_like
+from lowering.ops.tensor import roomy_unique as roomy
 from lowering.ops.tensor.top import largest
 from lowering.program import VarInfo
 from lowering.registry import Wise, op
@@ -138,6 +139,9 @@ def unique(
     return values, inverse.reshape(-1).astype(kind), first.astype(kind), counts.astype(kind)
 
 
+unique.with_room(roomy.distinct)
+
+
 @unique.fits
 def _(x, *, is_sorted):
     if not is_sorted:
@@ -150,3 +154,6 @@ def unique_with_counts(x, *, dtype: int):
     values, index, counts = distinct(x)
     kind = to_numpy(dtype)
     return LoDArray(values), index.astype(kind), LoDArray(counts.astype(kind))
+
+
+unique_with_counts.with_room(roomy.with_counts)

@@ -11,6 +11,7 @@ import numpy as np
 from lowering.dtypes import INT64, to_numpy
 from lowering.errors import NeedsConcrete
 from lowering.ops.shared import concrete_scalar
+from lowering.ops.tensor import roomy_unique as roomy
 from lowering.program import VarInfo
 from lowering.ragged.rows import highest, lowest
 from lowering.registry import Long, op
@@ -181,6 +182,9 @@ def unique_consecutive(
     out = np.moveaxis(rows[new], 0, axis[0]) if len(axis) else rows[new]
     counts = np.diff(np.append(np.flatnonzero(new), len(rows)))
     return out, (np.cumsum(new) - 1).astype(to_numpy(dtype)), counts.astype(to_numpy(dtype))
+
+
+unique_consecutive.with_room(roomy.consecutive)
 
 
 @op(out="Out MedianIndex~", diff="", lod=None)
