@@ -25,9 +25,14 @@ class ModelPath:
 
 
 def find(path: str, params: str | None = None) -> ModelPath:
-    """The model at ``path``, a directory containing a program, or a program file. Raises BadUse if there is none."""
+    """The model at ``path``: a directory with a program, a program's file, or the prefix of Paddle 2's two files.
+
+    Raises BadUse if there is none.
+    """
     if os.path.isfile(path):
         return ModelPath(os.path.dirname(path) or ".", os.path.basename(path), params or _beside(path))
+    if os.path.isfile(f"{path}.pdmodel"):  # Paddle 2 names a model by the beginning of its files
+        return find(f"{path}.pdmodel", params)
     usual = [name for name in (inference.MODEL, "model", "inference.pdmodel") if _is_file(path, name)]
     candidates = usual or _only(path)
     if not os.path.isdir(path) or not candidates:

@@ -14,6 +14,7 @@ from fluidjax.framework.descs import ProgramDescView
 from fluidjax.inference import passes
 from fluidjax.inference.config import AnalysisConfig, NativeConfig
 from fluidjax.inference.tensors import PaddleTensor, ZeroCopyTensor
+from lowering.dtypes import to_numpy
 
 
 class PaddlePredictor:
@@ -40,7 +41,8 @@ class PaddlePredictor:
 
     def _start(self) -> None:
         self._executor = Executor(self._config.place())
-        self._inputs = {name: ZeroCopyTensor(name) for name in self._feeds}
+        block = self._program.global_block()
+        self._inputs = {name: ZeroCopyTensor(name, to_numpy(int(block.var(name).dtype))) for name in self._feeds}
         self._outputs = {name: ZeroCopyTensor(name) for name in self._fetches}
 
     def clone(self) -> Self:

@@ -54,14 +54,14 @@ def dtype_of(array: np.ndarray) -> PaddleDType:
     return _DTYPES[array.dtype]
 
 
-def as_data(value: Any, what: str) -> np.ndarray:
-    """An array with a dtype that predictors support; other floating-point dtypes become float32.
+def as_data(value: Any, what: str, declared: np.dtype | None = None) -> np.ndarray:
+    """An array with the declared dtype or one that predictors support; other floating-point dtypes become float32.
 
     Raises TypeError for anything but numeric arrays. (Fluid 1.8.5 converts float64 to int32 here, truncating
     fractions.)
     """
     array = np.asarray(value)
-    if array.dtype in _DTYPES:
+    if array.dtype in _DTYPES or (declared is not None and array.dtype == declared):
         return array
     if array.dtype.kind == "f":
         return array.astype("float32")
@@ -198,10 +198,11 @@ class ZeroCopyTensor:
 
     Args:
         name: the variable's name.
+        dtype: that of an input as the program declares it: models of Paddle 2 may have others than ``PaddleDType``.
     """
 
-    def __init__(self, name: str):
-        self._name = name
+    def __init__(self, name: str, dtype: np.dtype | None = None):
+        self._name, self._dtype = name, dtype
         self._array: np.ndarray = np.zeros(0, "float32")
         self._lod: Lod = []
         self.filled = False
@@ -211,8 +212,8 @@ class ZeroCopyTensor:
         self._array = np.resize(self._array, [int(n) for n in shape])
 
     def copy_from_cpu(self, data: Any) -> None:
-        """Copy in an array (float32, int32, int64, uint8; other floating-point dtypes become float32)."""
-        self._array = np.array(as_data(data, f"ZeroCopyTensor {self._name!r}"), copy=True)
+        """Copy in an array (of the input's dtype, float32, int32, int64, uint8; other floats become float32)."""
+        self._array = np.array(as_data(data, f"ZeroCopyTensor {self._name!r}", self._dtype), copy=True)
         self.filled = True
 
     def copy_to_cpu(self) -> np.ndarray:

@@ -247,6 +247,24 @@ def test_fractions_are_kept():
         PaddleTensor(np.zeros(2, "complex64"))
 
 
+@pytest.mark.parametrize("kind", ["bool", "float64"])
+def test_inputs_of_the_declared_type(tmp_path, kind):
+    """Which PaddleDType has no name for, but models of Paddle 2 declare."""
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2], kind)
+        out = fluid.layers.reduce_all(x) if kind == "bool" else x * 2
+        with pytest.warns(UserWarning, match="no variable"):
+            fluid.io.save_inference_model(str(tmp_path), ["x"], [out], exe)
+    predictor = create_paddle_predictor(AnalysisConfig(str(tmp_path)))
+    given = np.array([[0.1, 0], [1, 1]]).astype(kind)
+    predictor.get_input_tensor("x").copy_from_cpu(given)
+    assert predictor.zero_copy_run()
+    found = predictor.get_output_tensor(predictor.get_output_names()[0]).copy_to_cpu()
+    assert found.dtype == kind
+    np.testing.assert_array_equal(found, [given.all()] if kind == "bool" else given * 2)
+
+
 def test_bad_use_says_what_to_do(model, tmp_path):
     predictor = create_paddle_predictor(AnalysisConfig(str(model[0] / "dir")))
     with pytest.raises(ValueError, match=r"2 tensors, for \['x', 'w'\]"):

@@ -49,7 +49,7 @@ def test_commands_take_it(tmp_path, capsys) -> None:
     assert cli.main(["check", str(FOLDER)]) == 0
     assert cli.main(["info", str(FOLDER)]) == 0
     assert "rnn" in capsys.readouterr().out
-    assert cli.main(["convert", str(FOLDER), "--to", "npz", str(tmp_path / "out.npz")]) == 0
+    assert cli.main(["convert", str(FOLDER / "inference"), "--to", "npz", str(tmp_path / "out.npz")]) == 0
     with np.load(tmp_path / "out.npz") as arrays:
         assert len(arrays.files) == 16
 
