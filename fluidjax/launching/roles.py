@@ -51,11 +51,18 @@ def workers(command: Sequence[str], everyone: Sequence[str], first: int, devices
     return found
 
 
-def servers_and_workers(command: Sequence[str], servers: Sequence[str], count: int) -> list[Member]:
-    """Parameter servers, by endpoint, and ``count`` workers, which like Fluid's know the last server's address."""
+def servers_and_workers(
+    command: Sequence[str], servers: Sequence[str], count: int, here: int | None = None
+) -> list[Member]:
+    """Parameter servers and ``count`` workers, which like Fluid's know the address of the last server started.
+
+    Args:
+        servers: the endpoints of all servers.
+        here: how many of them, the first ones, this machine starts; all unless given.
+    """
     told = {"PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers), "PADDLE_TRAINERS_NUM": str(count)}
     found = []
-    for i, endpoint in enumerate(servers):
+    for i, endpoint in enumerate(servers[:here]):
         address, port = endpoint.rsplit(":", 1)
         told = {**told, "PADDLE_PORT": port, "POD_IP": address}
         role = {**told, "TRAINING_ROLE": "PSERVER"}

@@ -113,13 +113,17 @@ def test_devices_and_the_cluster_of_a_command_line(monkeypatch: pytest.MonkeyPat
 def test_servers_and_workers_from_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, time; print(os.environ['TRAINING_ROLE'])\nos.environ.get('PADDLE_TRAINER_ID') or time.sleep(600)"
+        "import os, time; print(os.environ['TRAINING_ROLE'], os.environ['PADDLE_PORT'])\nos.environ.get('PADDLE_TRAINER_ID') or time.sleep(600)"
     )
     told = ["--print_config", "False", "--server_num", "1", "--log_dir", str(tmp_path), str(script)]
+    told = ["--endpoints", "127.0.0.1:7,127.0.0.1:8", "--node_ip", "10.0.0.1", *told]
     args = launch_ps.parse_args(told)
     assert (args.worker_num, args.start_port, args.training_script_args, args.print_config) == (2, 6170, [], False)
     assert launch_ps.launch(told) == 0  # they start, whatever is printed
-    assert [(tmp_path / f"workerlog.{i}").read_text() for i in range(2)] == ["TRAINER\n"] * 2
+    assert [(tmp_path / f"workerlog.{i}").read_text() for i in range(2)] == ["TRAINER 7\n"] * 2
+    assert not (tmp_path / "serverlog.1").exists()  # the first --server_num of the endpoints start here
+    with pytest.raises(ValueError, match="at most the number of --endpoints(.|\n)*received: 2"):
+        launch_ps.launch([*told[:6], "--server_num", "3", str(script)])
     assert capsys.readouterr().out.splitlines()[-1] == "all parameter server are killed"
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from fluidjax.base.errors import explain
 from fluidjax.launching import jobs, roles
 from fluidjax.paddle.distributed.launch import COMMAND, truth
 
@@ -15,12 +16,16 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--cluster_node_ips", default="127.0.0.1", help="accepted; all processes are of this machine")
-    add("--node_ip", default="127.0.0.1", help="this machine's address")
+    add("--node_ip", default="127.0.0.1", help="accepted; servers without --endpoints are at 127.0.0.1")
     add("--start_port", type=int, default=6170, help="the first server's port")
     add("--print_config", type=truth, default=True, help="accepted")
-    add("--endpoints", default="", help="the servers' endpoints, with commas, instead of ports from --start_port on")
+    add(
+        "--endpoints",
+        default="",
+        help="the endpoints of all servers, with commas, instead of ports from --start_port on",
+    )
     add("--worker_num", type=int, default=2, help="number of workers")
-    add("--server_num", type=int, default=2, help="number of servers")
+    add("--server_num", type=int, default=2, help="number of servers to start: the first of --endpoints")
     add("--log_dir", default="logs", help="a folder for the output of each process, serverlog.N and workerlog.N")
     add("--max_restarts", type=int, default=0, help="how often all are started again when one of them has failed")
     add("training_script", help="the script that every process runs")
@@ -31,11 +36,20 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def start_procs(args: argparse.Namespace) -> int:
     """Run servers and workers until all workers have ended: returns 0, or 1 if a process failed too often."""
     ports = range(args.start_port, args.start_port + args.server_num)
-    servers = args.endpoints.split(",") if args.endpoints else [f"{args.node_ip}:{p}" for p in ports]
+    servers = args.endpoints.split(",") if args.endpoints else [f"127.0.0.1:{p}" for p in ports]
+    if len(servers) < args.server_num:
+        raise ValueError(
+            explain(
+                f"launch_ps: {args.server_num} servers are to start",
+                "--server_num of at most the number of --endpoints",
+                f"{len(servers)}: {args.endpoints}",
+                "name more endpoints, or pass --server_num",
+            )
+        )
     command = [*COMMAND, args.training_script, *args.training_script_args]
 
     def members() -> list[jobs.Member]:
-        return roles.servers_and_workers(command, servers, args.worker_num)
+        return roles.servers_and_workers(command, servers, args.worker_num, args.server_num)
 
     code = jobs.run(members, log_dir=args.log_dir or None, restarts=args.max_restarts)
     if not code:
