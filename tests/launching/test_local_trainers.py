@@ -113,7 +113,8 @@ def test_devices_and_the_cluster_of_a_command_line(monkeypatch: pytest.MonkeyPat
 def test_servers_and_workers_from_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, time; print(os.environ['TRAINING_ROLE'], os.environ['PADDLE_PORT'])\nos.environ.get('PADDLE_TRAINER_ID') or time.sleep(600)"
+        "import os, time; print(os.environ['TRAINING_ROLE'], os.environ['PADDLE_PORT'])\n"
+        "os.environ.get('PADDLE_TRAINER_ID') or time.sleep(600)"
     )
     told = ["--print_config", "False", "--server_num", "1", "--log_dir", str(tmp_path), str(script)]
     told = ["--endpoints", "127.0.0.1:7,127.0.0.1:8", "--node_ip", "10.0.0.1", *told]
