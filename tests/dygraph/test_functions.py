@@ -94,6 +94,17 @@ def test_reshape_leaves_its_input_as_it_is() -> None:
     assert x.shape == [2, 3]
 
 
+@pytest.mark.parametrize("shape", [[-1], [1, -1], [-1, 1], [1]])
+def test_a_scalar_is_reshaped(shape: list[int]) -> None:
+    x = var([3.0])
+    x.stop_gradient = False
+    scalar = layers.squeeze(x, [])
+    y = layers.reshape(scalar * 2.0, shape)
+    assert (scalar.shape, y.shape) == ([], [1] * len(shape))
+    y.backward()
+    assert x.gradient().tolist() == [2.0]
+
+
 def test_layers_with_parameters_make_new_ones_at_each_call() -> None:
     x = x23()
     one, two = layers.fc(x, 4), layers.fc(x, 4)

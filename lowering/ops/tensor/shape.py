@@ -22,7 +22,9 @@ X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from
 
 def keep_rows(x: LoDArray, out: Any) -> Any:
     """``out`` with the rows of X where dim 0 still is the rows; several rows out of each padded one are rows, too."""
-    rows = out.shape[0] if out.ndim and x.data.ndim else -1
+    if not x.data.ndim:
+        return out
+    rows = out.shape[0] if out.ndim else -1
     if rows == x.capacity:
         return x.with_data(out)
     if x.padded and rows > 0 and rows % x.capacity == 0:
