@@ -15,7 +15,7 @@ from fluidjax.export import to_jax
 from fluidjax.export.files import Model
 from lowering.engine.x64 import in_x64
 from lowering.registry import get_op
-from lowering.values import LoDArray
+from lowering.values import LoDArray, TensorArray
 
 
 def boxes(*shape: int) -> np.ndarray:
@@ -167,6 +167,17 @@ def test_the_best_rows_and_branches_of_different_lengths():
         got = compiled(branches, [padded(rows, 2), rows.data[:2]], np.int32(chosen))
         np.testing.assert_array_equal(got.data[: got.nrows], want)
         assert got.capacity == 6
+
+
+def test_elements_that_a_loop_wrote():
+    buffer = coarse(4, 2, 3)
+    join = partial(
+        get_op("tensor_array_to_tensor").roomy.fn, TensorArray(None, buffer, np.array([3], np.int32)), axis=0
+    )
+    joined = jax.device_get([join(use_stack=True), join(use_stack=False)])
+    for (got, sizes), want in zip(joined, [buffer[:3], buffer[:3].reshape(6, 3)], strict=True):
+        np.testing.assert_array_equal(got.data[: got.nrows], want)
+        np.testing.assert_array_equal(sizes.data[: sizes.nrows], [2, 2, 2])
 
 
 def test_a_path_of_tags_is_as_long_as_its_input():

@@ -17,7 +17,7 @@ from lowering.loops.carried import known_int, scalar, zero_gradient
 from lowering.loops.while_loop import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
 from lowering.registry import Value, op
-from lowering.values import LoDArray, TensorArray
+from lowering.values import LoDArray, TensorArray, fill_padding
 
 
 def shape_like(out: str, source: str, level: int | None = 0) -> Any:
@@ -191,6 +191,19 @@ def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, 
     sizes = [v.shape[axis] if axis < v.ndim else 1 for v in items]
     joined = jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)
     return joined, np.asarray(sizes, np.int32)
+
+
+@tensor_array_to_tensor.with_room
+def _(x: Any, *, axis, use_stack):
+    """As many rows as a loop wrote, with room for what it may write."""
+    if not x.stacked or isinstance(x.buffer, LoDArray) or axis:
+        raise NeedsConcrete("the length of a tensor array")
+    size = x.buffer.shape[1] if x.buffer.ndim > 1 else 1
+    data = x.buffer if use_stack else x.buffer.reshape(-1, *x.buffer.shape[2:])
+    count = jnp.asarray(x.length, np.int32).reshape(())
+    rows = count if use_stack else count * size
+    sizes = jnp.full(x.capacity, size, np.int32)
+    return LoDArray(fill_padding(data, rows, backward=False), (), rows), LoDArray(sizes, (), count)
 
 
 @tensor_array_to_tensor.grad(wrt="x", slots={"d_out": "Out@GRAD"})
