@@ -120,7 +120,9 @@ def save_vars(
     Raises UninitializedVariableError, without writing anything, if a variable has no value.
     """
     program = variables.program_of(main_program)
-    return variables.save(variables.chosen(program, vars, predicate), dirname, filename)
+    found = variables.chosen(program, vars, predicate)
+    remote.check_here(program, found)
+    return variables.save(found, dirname, filename)
 
 
 @shortened
@@ -248,7 +250,7 @@ def save_inference_model(
         dirname: the directory, created if missing.
         feeded_var_names: names of the variables to feed.
         target_vars: the variables to compute.
-        executor: accepted for compatibility with Fluid.
+        executor: asks the servers of a trainer's program for its tables, with the state of updates.
         main_program: the program, left unchanged; None for the default main program.
         model_filename: file name of the program; ``__model__`` if None.
         params_filename: a single file for all parameters; None for one file each.
@@ -275,6 +277,7 @@ def save_inference_model(
         params_filename,
         export_for_deployment,
         program_only,
+        executor,
     )
 
 

@@ -12,7 +12,7 @@ from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
-from fluidjax.files import atomic, trust, variables
+from fluidjax.files import atomic, remote, trust, variables
 from fluidjax.files.compatible import stamp
 from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_savable, chunks_of, put
@@ -34,6 +34,7 @@ def save(
     params_filename: str | None,
     deploy: bool,
     program_only: bool,
+    executor: Any = None,
 ) -> list[str]:
     """Save a model; see ``fluid.io.save_inference_model``. Returns the names of the fetched variables."""
     feed_names, target_vars = _feeds(feeds, deploy), _targets(targets)
@@ -54,10 +55,22 @@ def save(
             "save_inference_model specified the param `program_only` to True, It will not save params of Program.",
             stacklevel=3,
         )
+    dirname, away = os.path.normpath(dirname), remote.holds(program)
+    if away and not program_only and params_filename is not None:
+        raise ValueError(
+            explain(
+                f"save_inference_model: servers hold {', '.join(away)}",
+                "files of their own for what servers hold: params_filename None",
+                repr(params_filename),
+                "leave params_filename out",
+            )
+        )
     with global_scope()._lock:  # what is written is of one step
-        if not program_only:
+        if not (program_only or away):
             files |= _parameter_files(program, params_filename, global_scope())
-        atomic.write_files(os.path.normpath(dirname), files)
+        atomic.write_files(dirname, files)
+    if away and not program_only:
+        remote.save(executor, dirname, program)
     return fetched
 
 

@@ -13,11 +13,33 @@ from fluidjax.base.scope import global_scope
 from fluidjax.files import atomic, variables
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.errors import MismatchError, bad_file
-from fluidjax.files.scope_values import put
+from fluidjax.files.scope_values import UninitializedVariableError, put
 from fluidjax.files.tensor import DenseValue, decode
-from fluidjax.framework import Program
+from fluidjax.framework import Program, Variable
 
 TABLES = "__lookup_table__"  # the folder, below that of a model, in which servers save their parts of a table
+
+
+def holds(program: Program) -> list[str]:
+    """The names of a trainer's parameters whose values only servers have: tables."""
+    if not program._is_distributed:
+        return []
+    tables = program._parameters_on_pservers.get_distributed_vars_by_vtypes(["RemotePrefetch"], groupby=True)
+    return sorted({*tables, program._distributed_lookup_table} - {None})
+
+
+def check_here(program: Program, chosen: Sequence[Variable]) -> None:
+    """Raise UninitializedVariableError if a trainer is to write what only servers have."""
+    away = sorted({var.name for var in chosen} & set(holds(program)))
+    if away:
+        raise UninitializedVariableError(
+            explain(
+                f"{', '.join(away)} cannot be saved by a trainer alone",
+                "variables whose values are in its scope",
+                "tables that parameter servers hold",
+                "call fluid.io.save_persistables or save_inference_model, which ask the servers",
+            )
+        )
 
 
 def save(executor: Any, dirname: str, program: Program) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import global_scope
-from fluidjax.files import atomic, pickles, variables
+from fluidjax.files import atomic, pickles, remote, variables
 from fluidjax.files.compatible import stamp
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.errors import FileFormatError, MismatchError, bad_file
@@ -42,6 +42,7 @@ def save(program: Program, model_path: str) -> None:
     scope = global_scope()
     with scope._lock:  # what is written is of one step
         for part in parts.values():
+            remote.check_here(program, part)
             check_savable(scope, part)
         arrays = {end: _arrays(part) for end, part in parts.items()}
     files = {base + end: [pickles.dumps(part)] for end, part in arrays.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -70,11 +72,26 @@ def test_a_server_that_loads_goes_on_where_it_was_saved(tmp_path):
     network, optimizer = sparse, OPTIMIZERS["adam"]
     job = Job(network, optimizer)
     with job.running():
-        job.train(4, lambda step, exe, main: step == 3 and fluid.io.save_persistables(exe, str(tmp_path), main))
+        job.train(4, lambda step, exe, main: step == 3 and _save(exe, tmp_path, main))
     again = Job(network, optimizer, load=str(tmp_path))
     with fluid.scope_guard(fluid.Scope()), again.running():
         losses = again.train(3, first=4)
     np.testing.assert_allclose(losses, job.alone(7)[4:], rtol=1e-5)
+
+
+def _save(exe: fluid.Executor, folder: Path, main: fluid.Program) -> None:
+    """All state, and a model for inference with the same table; what a trainer alone does not have is not written."""
+    fluid.io.save_persistables(exe, str(folder), main)
+    model, block = str(folder / "model"), main.global_block()
+    targets = [block.var(op.output("Out")[0]) for op in block.ops if op.type == "elementwise_add"]
+    fluid.io.save_inference_model(model, ["ids"], targets, exe, main)
+    table = (folder / "table").read_bytes()
+    assert np.frombuffer(table[-4 * ROWS * WIDTH :], "f4").any() and (folder / "model" / "table").read_bytes() == table
+    for alone in (fluid.io.save_params, lambda exe, path, main: fluid.save(main, f"{path}/all")):
+        with pytest.raises(fluid.core.EnforceNotMet, match="table cannot be saved by a trainer alone"):
+            alone(exe, model, main)
+    with pytest.raises(ValueError, match="params_filename None"):
+        fluid.io.save_inference_model(model, ["ids"], targets, exe, main, params_filename="one")
 
 
 def lower_half() -> fluid.Variable:
