@@ -128,6 +128,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "Print": (EnforceNotMet, lambda: layers.Print(x23())),
     "py_func": (EnforceNotMet, lambda: layers.py_func(lambda a: a, x23(), x23())),
     "sequence_pool": (AssertionError, lambda: layers.sequence_pool(x23(), "sum")),
+    "im2sequence": (AssertionError, lambda: layers.im2sequence(var(np.ones([1, 1, 4, 4])))),
     "dynamic_lstm": (AssertionError, lambda: layers.dynamic_lstm(x23(), 8)),
     "array": (TypeError, lambda: layers.softmax(np.ones([2, 2], "float32"))),
     "int relu": (EnforceNotMet, lambda: layers.relu(var([1], "int64"))),

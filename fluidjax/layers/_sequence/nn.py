@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.layers._sequence.checks import pair, variable
+from fluidjax.layers._sequence.checks import pair, refuse_eager, variable
 from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, INTS
 
 __all__ = [
@@ -98,6 +98,7 @@ def im2sequence(
     Returns:
         [number of patches, channels * patch height * patch width] with LoD.
     """
+    refuse_eager("im2sequence")
     variable(input, "input", "im2sequence", ("float32",))
     paddings = pair(padding)
     if len(paddings) == 2:
