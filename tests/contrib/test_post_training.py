@@ -142,3 +142,41 @@ def test_what_is_missing_or_unknown_is_refused(how, words):
 def test_weights_that_cannot_be_rounded_so(how, tmp_path):
     with pytest.raises(AssertionError, match="not supported"):
         WeightQuantization("model").quantize_weight_to_int(str(tmp_path), **how)
+
+
+class OfAProgram(PostTrainingQuantization):
+    """As tools do it that have a program in memory: the fields are set and the steps called by hand."""
+
+    def __init__(self, executor, scope, program, feed, folder):
+        self._executor, self._place, self._scope, self._program = executor, executor.place, scope, program
+        self._algo, self._quantizable_op_type = "KL", ["conv2d"]
+        self._is_use_cache_file, self._cache_dir, self._sampling_data = True, str(folder), {}
+        self._weight_quantize_type = "channel_wise_abs_max"
+        self._quantized_weight_var_name, self._quantized_act_var_name = set(), set()
+        self._quantized_var_kl_threshold = {}
+        self.feed = feed
+
+    def measure(self, batches):
+        self._collect_target_varnames()
+        self._set_activation_persistable()
+        for count, batch in enumerate(batches):
+            self._executor.run(self._program, feed={self.feed: batch}, fetch_list=[])
+            self._sample_data(count)
+        self._reset_activation_persistable()
+
+
+def test_steps_are_called_by_tools_with_programs_of_their_own(model, tmp_path):
+    exe, scope = fluid.Executor(CPU), fluid.Scope()
+    with fluid.scope_guard(scope):
+        program, feeds, _ = fluid.io.load_inference_model(model, exe)
+        tool = OfAProgram(exe, scope, program, feeds[0], tmp_path)
+        tool.measure([SAMPLES[:4], SAMPLES[4:8]])
+    kept = program.global_block().ops[1].output("Output")[0]
+    assert not program.global_block().var(kept).persistable
+    assert sorted(path.name for path in tmp_path.glob(f"{kept}_*")) == [f"{kept}_0.npy", f"{kept}_1.npy"]
+    assert np.load(tmp_path / f"{kept}_1.npy").shape == (4 * np.prod(program.global_block().var(kept).shape[1:]),)
+    tool._quantized_act_var_name = {kept}
+    tool._calculate_kl_threshold()
+    assert 1 < tool._quantized_var_kl_threshold[kept] < 1.8
+    assert len(tool._quantized_var_kl_threshold["conv2d_0.w_0"]) == program.global_block().var("conv2d_0.w_0").shape[0]
+    assert not list(tmp_path.glob(f"{kept}_*"))
