@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -373,3 +373,16 @@ def concrete(value: Any, what: str) -> np.ndarray:
     if (sizes := symbols.known(data)) is not None:
         return sizes
     raise NeedsConcrete(what)
+
+
+_ELSEWHERE = np.zeros((), np.float32)
+
+
+def elsewhere(shape: Sequence[int]) -> np.ndarray:
+    """A placeholder of a shape, without memory, for values that other processes hold."""
+    return np.broadcast_to(_ELSEWHERE, shape)
+
+
+def is_elsewhere(array: np.ndarray) -> bool:
+    """Whether an array is such a placeholder."""
+    return array.base is _ELSEWHERE

@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxlib.xla_client import ArrayImpl
 
+from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_lowering
 from fluidjax.execution.writer import move, write_back
-from lowering.errors import LoweringError
+from lowering.errors import LoweringError, UninitializedError
+from lowering.values import is_elsewhere
 
 NONE: Mapping[str, Any] = {}
 
@@ -36,12 +38,26 @@ def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] 
         holder = var._holder if var is not None else None
         if type(holder) is not LoDTensor or holder._lod:
             return None
-        move(holder, on_device)
+        if isinstance(holder._stored, np.ndarray):
+            if is_elsewhere(holder._stored):
+                raise _held_by_servers(name)
+            move(holder, on_device)
         array = holder._array
         if array is None:
             return None
         arrays.append(array)
     return arrays
+
+
+def _held_by_servers(name: str) -> UninitializedError:
+    return UninitializedError(
+        explain(
+            f"the program reads {name!r}, a table that parameter servers hold",
+            "a value in this process",
+            "the placeholder that a trainer's startup program left",
+            "run a program that asks the servers: the trainer's, or a clone of it",
+        )
+    )
 
 
 def on_device(array: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import pytest
 
 import fluidjax as fluid
 from fluidjax.base.containers import SelectedRows
@@ -38,6 +39,18 @@ def test_a_distributed_table_trains_as_one_process_does(tmp_path):
         with file.open("rb") as opened:
             value = decode_rows(Cursor(opened, "table"))
         assert sorted(value.rows) == mine and value.array.shape == (len(mine), WIDTH)
+
+
+def test_a_program_of_one_process_does_not_take_a_trainers_placeholder_for_values():
+    """A trainer's startup program leaves a table's shape, as zeros without memory."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        loss, block = sparse(), startup.global_block()
+        exe = fluid.Executor(fluid.CPUPlace())
+        block.append_op(type="fake_init", outputs={"Out": block.var("table")}, attrs={"shape": [ROWS, WIDTH]})
+        exe.run(startup)
+        with pytest.raises(RuntimeError, match="'table', a table that parameter servers hold"):
+            exe.run(main, {name: batch(0)[name] for name in ("ids", "y")}, [loss])
 
 
 def table(room: int) -> Table:

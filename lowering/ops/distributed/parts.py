@@ -14,7 +14,7 @@ from lowering.engine.checks import Demand
 from lowering.errors import OpError, SlotError
 from lowering.program import OpSpec, OpView, VarInfo, VarOf
 from lowering.registry import Longs, Value, op
-from lowering.values import LoDArray, SelectedRows
+from lowering.values import LoDArray, SelectedRows, elsewhere
 
 
 def _exact(x: SelectedRows) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +150,7 @@ def _(x, trainer_id):
 def fake_init(*, shape: Longs, ctx: Any):
     """Out = a placeholder of that shape that takes no memory, for table rows held by servers. Fluid sets no height."""
     var = ctx.out_var("Out")
-    zeros = np.broadcast_to(np.float32(0), shape)
+    zeros = elsewhere(shape)
     if var is not None and var.type == SELECTED_ROWS:
         return SelectedRows(np.zeros(0, np.int32), zeros, 0)
     return zeros
