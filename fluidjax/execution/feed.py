@@ -357,9 +357,8 @@ def joined(parts: Sequence[Any]) -> Any:
     """Feeds of several devices as one: their rows concatenated, and their sequences too."""
     if not any(isinstance(part, LoDTensor) for part in parts):
         return np.concatenate([np.asarray(part) for part in parts])
-    merged = LoDTensor()
-    merged._set_value(np.concatenate([np.array(part) for part in parts]))
     lengths = [part.recursive_sequence_lengths() for part in parts]
-    if all(lengths):  # not checked against the rows: `accuracy` is one number with the LoD of what it judged
-        merged._lod = lengths_to_offsets([sum(level, []) for level in zip(*lengths, strict=True)])
+    lod = lengths_to_offsets([sum(level, []) for level in zip(*lengths, strict=True)]) if all(lengths) else None
+    merged = LoDTensor()  # the LoD may not be of the rows: `accuracy` is one number with the LoD of what it judged
+    merged._set_value(np.concatenate([np.array(part) for part in parts]), lod)
     return merged
