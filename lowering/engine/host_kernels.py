@@ -25,7 +25,7 @@ from lowering.engine import host_bits
 
 COUNT = 1 << 17  # values per call: few enough for the cache, enough to amortise the call
 WORTH = 1 << 24  # NumPy draws this many while the kernels compile
-LOADED = 1 << 20  # and half of these while they are loaded
+LOADED = 1 << 23  # the first process compiles them for the next ones: two of these draws pay for that
 _ZEROS = np.uint32(0)
 # XLA uses only half of AVX-512's registers, since using them once slowed processors down; that takes 1.8 times as long.
 OPTIONS = {"xla_cpu_prefer_vector_width": 512}
