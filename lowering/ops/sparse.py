@@ -61,9 +61,9 @@ def _marked(part: SelectedRows) -> Array:
 
 
 def _joined(parts: Sequence[SelectedRows]) -> SelectedRows:
-    """The entries of all parts one after the other, padding at the end."""
+    """The entries of all parts one after the other, padding at the end; values without a row do not count."""
     rows = jnp.concatenate([_marked(p) for p in parts])
-    values = jnp.concatenate([p.values for p in parts])
+    values = jnp.concatenate([p.values[: p.rows.shape[0]] for p in parts])
     if all(p.nrows is None for p in parts):
         return SelectedRows(rows, values, parts[0].height)
     real = jnp.concatenate([_real(p) for p in parts])

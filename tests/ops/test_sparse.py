@@ -25,7 +25,7 @@ def wide():
 def rows(indices, *values, count=None):
     """SelectedRows of height 6, the k-th row holding the k-th number twice."""
     stacked = np.repeat(np.array(values, np.float64)[:, None], 2, axis=1)
-    return SelectedRows(np.array(indices), stacked, 6, None if count is None else np.int32(count))
+    return SelectedRows(np.array(indices, np.int64), stacked, 6, None if count is None else np.int32(count))
 
 
 def entries(sparse):
@@ -44,6 +44,12 @@ def test_sparse_sum_leaves_padding_out():
     """Padding entries carry a valid row and zeros: they make no row of their own."""
     out = sum_.fn([rows([2, 5, 5], 1.0, 0.0, 0.0, count=1), rows([3, 3], 0.0, 0.0, count=0)])
     assert entries(out) == [(2, 1.0)]
+
+
+def test_sparse_sum_leaves_values_without_rows_out():
+    """A table whose rows were cleared keeps its old values."""
+    out = sum_.fn([rows([], 1.0, 2.0), rows([4, 1], 3.0, 4.0), rows([], 5.0)])
+    assert entries(out) == [(4, 3.0), (1, 4.0)]
 
 
 def test_rows_stay_as_they_come_unless_one_is_repeated():
