@@ -60,9 +60,9 @@ def interrupts_arrive() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture
-def nothing_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default programs of a new process: other tests may have written into the real ones."""
+@pytest.fixture(autouse=True)
+def programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default programs as in a new process, so that no test runs what another one wrote."""
     from fluidjax.framework import Program, guards
 
     main = Program()

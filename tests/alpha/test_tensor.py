@@ -169,7 +169,6 @@ def test_drawn_numbers() -> None:
     assert set(whole) == {-3, -2, -1, 0, 1, 2, 3} and sorted(order) == list(range(10))
 
 
-@pytest.mark.usefixtures("nothing_written")
 def test_outside_of_all_guards_tensors_are_eager() -> None:
     x = paddle.ones([2, 3])
     assert isinstance(x, paddle.Tensor) and isinstance(paddle.matmul(x, paddle.t(x)), paddle.Tensor)

@@ -9,8 +9,6 @@ import pytest
 
 import fluidjax as fluid
 
-pytestmark = pytest.mark.usefixtures("nothing_written")
-
 FEED = {"x": np.array([[1, 2], [3, -1], [0.5, 1], [2, 0.1]], "float32")}
 CPU = fluid.CPUPlace()
 

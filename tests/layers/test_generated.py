@@ -10,8 +10,6 @@ from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers.layer_function_generator import autodoc, generate_activation_fn, generate_layer_fn, templatedoc
 from fluidjax.layers.nn import _elementwise_op
 
-pytestmark = pytest.mark.usefixtures("nothing_written")
-
 
 @pytest.fixture(autouse=True)
 def counted_from_zero() -> Iterator[None]:

@@ -32,7 +32,6 @@ def test_scripts_of_the_model_zoo_import_them() -> None:
     assert default_main_program is fluid.default_main_program
 
 
-@pytest.mark.usefixtures("nothing_written")
 def test_copies_of_the_high_level_api_name_fetches() -> None:
     from fluidjax.executor import _switch_scope, _to_name_str
 

@@ -12,8 +12,6 @@ import pytest
 import fluidjax as fluid
 from fluidjax import paddle
 
-pytestmark = pytest.mark.usefixtures("nothing_written")
-
 SAVED_TENSOR = """
 import paddle
 from paddle.autograd import PyLayer
