@@ -49,8 +49,8 @@ class ExecutionStrategy(Settings):
         "num_iteration_per_drop_scope": 100,
         "num_iteration_per_run": 1,
         "num_threads": 0,
-        "use_cuda": False,
-        "use_experimental_executor": False,
+        "use_cuda": True,  # until a run says where it is
+        "use_experimental_executor": True,
         "use_thread_barrier": False,
     }
     _typed = _defaults
@@ -308,6 +308,7 @@ class CompiledProgram:
         from fluidjax.execution.several import SeveralDevices
 
         self._exec_strategy.num_threads = self._exec_strategy.num_threads or 2 * len(places)
+        self._exec_strategy.use_cuda = isinstance(place, CUDAPlace)
         devices = self._devices(len(places))
         physical = physical_devices(places) if devices.processes == 1 else []
         dry = bool(self._exec_strategy._dry_run)

@@ -14,6 +14,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket, pad_offsets, pad_rows
 from fluidjax.execution.fetched import fetched
 from lowering import values as low
+from lowering.errors import UninitializedError
 
 
 def usual_room(rows: int, lod: Any) -> tuple[int, ...]:
@@ -82,6 +83,8 @@ def to_holder(value: Any) -> Any:
     if isinstance(value, low.LoDArray):
         data, lod = trim(value)
         tensor._set_value(data, lod)
+    elif isinstance(value, low.Form):
+        tensor._set_dims(value.shape)
     else:
         tensor._set_value(value)
     return tensor
@@ -93,7 +96,10 @@ def _selected_rows(value: low.SelectedRows) -> SelectedRows:
     holder = SelectedRows()
     holder._rows = np.asarray(value.rows)[valid]
     holder.set_height(value.height)
-    holder.get_tensor()._set_value(np.asarray(value.values)[valid])
+    if isinstance(value.values, low.Form):
+        holder.get_tensor()._set_dims(value.values.shape)
+    else:
+        holder.get_tensor()._set_value(np.asarray(value.values)[valid])
     return holder
 
 
@@ -107,7 +113,7 @@ def array_items(array: low.TensorArray) -> list[Any]:
 
 
 def to_numpy(value: Any, name: str) -> Any:
-    """A copy of a fetched value as NumPy (a list for arrays); RuntimeError when that would lose a LoD."""
+    """A copy of a fetched value as NumPy (a list for arrays); RuntimeError when it has a LoD, or no elements."""
     if type(value) is ArrayImpl:
         return fetched(value)
     value = _numbers(value)
@@ -115,6 +121,8 @@ def to_numpy(value: Any, name: str) -> Any:
         return [to_numpy(item, name) for item in array_items(value)]
     if isinstance(value, low.SelectedRows):
         return _selected_rows(value)
+    if isinstance(value, low.Form):
+        raise UninitializedError.shape_alone("a fetch", name, value.shape)
     if isinstance(value, low.LoDArray) and value.lod:
         raise RuntimeError(
             f"fetched variable {name!r} holds LoD information: expected a tensor without LoD to turn into a NumPy"

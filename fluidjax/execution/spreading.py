@@ -53,7 +53,8 @@ def on_each_device(step: Step, *, donate: bool) -> Step:
 
     def run(replaced: Any, values: Any, seed: Any) -> Any:
         state, outputs, overflows, faults = step(replaced, values, seed)
-        overflows = {n: jax.lax.pmax(flag.astype(np.int32), AXIS) > 0 for n, flag in overflows.items()}
+        most = {n: jax.lax.pmax(flag.astype(np.int32), AXIS) for n, flag in overflows.items()}
+        overflows = {n: flag.astype(overflows[n].dtype) for n, flag in most.items()}
         if faults is not None:
             faults = over_steps(jax.lax.all_gather(faults, AXIS))
             if donate:

@@ -117,9 +117,8 @@ class Staged:
     def _made_joint(self, at: int) -> Joint | None:
         """How all devices compute a stage as one, if they can. The last stage gives its state away."""
         stage, first = self._program.stages[at], self._devices[0]
-        program = stage.joint()
         state = first.state(at) if at == len(self._program.stages) - 1 else ()
-        return None if program is None else Joint([d.device for d in self._devices], program, stage.sums, state)
+        return Joint([d.device for d in self._devices], stage, state) if stage.alike else None
 
     def _run(self, scope: Scope, parts: Sequence[Feed], fetches: Sequence[str], seed: Any) -> list[list[Any]]:
         asked = [[names[i] for names in map(self._names, fetches)] for i in range(len(self._devices))]
@@ -135,7 +134,8 @@ class Staged:
 
     def _stored(self, scope: Scope, values: Sequence[Values], asked: Sequence[Sequence[str]]) -> list[list[Any]]:
         """Store what the run leaves; returns what is fetched."""
-        state = [{n: _given(known[n]) for n in d.keeps} for d, known in zip(self._devices, values, strict=True)]
+        pairs = zip(self._devices, values, strict=True)
+        state = [{n: self._copies.placed(_given(known[n]), d.index) for n in d.keeps} for d, known in pairs]
         found = [[_unshared(known[n].value) for n in names] for known, names in zip(values, asked, strict=True)]
         jax.block_until_ready((state, found))
         self._copies.store(scope, state)
@@ -151,7 +151,7 @@ class Staged:
         values = [self._begin(scope, d, part, names) for d, part, names in zip(self._devices, fed, asked, strict=True)]
         before = [dict(known) for known in values]
         stages = [self._stage(at, values, asked, seed) for at in range(len(self._program.stages))]
-        if not all(_stays(d.keeps, *of) for d, *of in zip(self._devices, before, values, strict=True)):
+        if not all(self._stays(d, *of) for d, *of in zip(self._devices, before, values, strict=True)):
             self._again.clear()
         elif all(stage.possible for stage in stages):
             while len(self._again) >= _KEPT:
@@ -197,6 +197,12 @@ class Staged:
                 if array is not None:
                     values[name] = Handed(array)
         return values
+
+    def _stays(self, device: _Device, before: Values, after: Values) -> bool:
+        """Whether the state that a device reads is left in the same form, as far as it is given it."""
+        read = [n for n in device.keeps if type(before.get(n)) is Handed and after[n] is not None]
+        left = [self._copies.placed(after[n].value, device.index) for n in read]
+        return form([before[n].value for n in read]) == form(left)
 
     # --- the sums -------------------------------------------------------------------------------------------------
 
@@ -324,9 +330,3 @@ def _unshared(value: Any) -> Any:
 
 def _given(value: Handed | None) -> Any:
     return None if value is None else value.value
-
-
-def _stays(names: Sequence[str], before: Values, after: Values) -> bool:
-    """Whether the state that a device reads is left in the same form, as far as it is given it."""
-    read = [n for n in names if type(before.get(n)) is Handed and after[n] is not None]
-    return form([before[n].value for n in read]) == form([after[n].value for n in read])

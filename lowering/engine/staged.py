@@ -57,15 +57,18 @@ class Stage:
         """The program of a device that is given the parts of these sums, and begins with them."""
         return _begun_with([s.op(device) for s in sums], self.programs[device])
 
-    def joint(self) -> SpreadProgram | None:
-        """The program of all devices at once, which begins with the sums; None where they compute different things."""
+    @property
+    def alike(self) -> bool:
+        """Whether there are sums, and all devices compute the same from them."""
         ops = [program.blocks[0].ops for program in self.programs]
-        if not self.sums or any(of != ops[0] for of in ops) or any(len(set(s.totals)) > 1 for s in self.sums):
-            return None
+        return bool(self.sums) and all(of == ops[0] for of in ops) and all(len(set(s.totals)) == 1 for s in self.sums)
+
+    def joint(self) -> SpreadProgram:
+        """The program of all devices at once, which begins with the sums, where they compute the same."""
         sums = [OpView("sum_over_devices", {"X": [s.parts[0]]}, {"Out": [s.totals[0]]}, {}) for s in self.sums]
         program = _begun_with(sums, self.programs[0])
         rows = {n: 0 for op in program.blocks[0].ops for n in (*op.input_names(), *op.output_names())}
-        return SpreadProgram(program, frozenset(), frozenset(), {}, len(ops), rows)
+        return SpreadProgram(program, frozenset(), frozenset(), {}, len(self.programs), rows)
 
 
 def _begun_with(first: Sequence[OpView], program: ProgramView) -> ProgramView:

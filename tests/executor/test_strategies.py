@@ -79,15 +79,16 @@ def test_a_strategy_with_its_passes_still_says_which_settings_it_has() -> None:
         strategy.sync_batch_norm = True
 
 
-def test_a_run_says_how_many_threads_it_was_given() -> None:
+def test_a_run_says_where_it_was_and_how_many_threads_it_was_given() -> None:
     strategy = Execution()
+    assert strategy.use_cuda and strategy.use_experimental_executor
     with fluid.program_guard(fluid.Program()):
         total = fluid.layers.reduce_sum(fluid.data("x", [None, 2]))
         places = [fluid.CPUPlace()] * 2
         program = fluid.CompiledProgram(fluid.default_main_program())
         program = program.with_data_parallel(exec_strategy=strategy, places=places)
         assert fluid.Executor().run(program, {"x": np.ones((2, 2), "f4")}, [total])[0].tolist() == [2.0, 2.0]
-    assert strategy.num_threads == 4
+    assert strategy.num_threads == 4 and not strategy.use_cuda and strategy.use_experimental_executor
 
 
 @pytest.mark.parametrize("return_numpy", [True, False])

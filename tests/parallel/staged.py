@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import signal
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import fluidjax as fluid
 from examples import digits
 from examples.job import train
+from fluidjax.execution import copies, meeting
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.prepared import compilations
 from fluidjax.execution.several import SeveralDevices
@@ -43,8 +45,23 @@ def check_sequences_stay_on_their_devices() -> None:
     assert ways(staged) == ["staged"]
 
 
+@contextlib.contextmanager
+def memories_of_their_own() -> Iterator[None]:
+    """Devices do as those do that cannot read each other's arrays."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (meeting, copies):
+            patch.setattr(module, "in_one_memory", lambda devices: False)
+        yield
+
+
 def check_every_device_updates_its_own_copy() -> None:
     """The parameters that stages left are on their devices, until the user sets others; compiled once."""
+    with memories_of_their_own():
+        updates_on_every_device()
+
+
+def updates_on_every_device() -> None:
+    """Train on two devices that have their own memories."""
     training = Training(mlp, 2)
     training.run(training.feed(0, 7))
     (staged,) = training.program._several._written.values()
@@ -53,7 +70,7 @@ def check_every_device_updates_its_own_copy() -> None:
     first, second = map(np.array, copies)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(first, training.value("w0"))
-    assert compilations(training.main) == 3  # of the first stage on each device, and the second on both
+    assert compilations(training.main) == 3  # of the first stage on each device, and the second for both
     training.scope.find_var("w0").get_tensor().set(np.zeros_like(first), fluid.CPUPlace())
     assert not staged._copies.current(training.program._several.local)
     training.run(training.feed(1, 7))
@@ -86,14 +103,23 @@ def momentum() -> tuple[Any, Any, list[Any]]:
 
 
 def check_fetches_may_change_from_run_to_run() -> None:
-    """What only the update reads is on all devices at once, whatever is fetched, and whatever the user sets it to."""
+    """What only the update reads is at hand, whatever is fetched, and whatever the user sets it to."""
+    one, other = fetches_change()
+    assert other.ctypes.data == one.unsafe_buffer_pointer()
+    with memories_of_their_own():
+        assert [copy.device.id for copy in fetches_change()] == [0, 1]
+
+
+def fetches_change() -> list[Any]:
+    """Steps of which some fetch a velocity, compared; what two devices then have of a parameter."""
     staged, one = both(momentum, 2)
     velocity = next(n for n in staged.scope.local_var_names() if "w1_velocity" in n)
     for step, more in enumerate([[], [velocity], [velocity], [], [velocity], []]):
         if step == 4:
             for training in (staged, one):
-                tensor = training.scope.find_var(velocity).get_tensor()
-                tensor.set(np.full_like(training.value(velocity), 0.5), fluid.CPUPlace())
+                for name in (velocity, "w1"):
+                    tensor = training.scope.find_var(name).get_tensor()
+                    tensor.set(np.full_like(training.value(name), 0.5), fluid.CPUPlace())
         feed = staged.feed(step, 7)
         found, wanted = staged.run(feed, [staged.loss, *more]), one.run(feed, [one.loss, *more])
         for a, b in zip(found, wanted, strict=True):
@@ -101,7 +127,8 @@ def check_fetches_may_change_from_run_to_run() -> None:
     assert ways(staged) == ["staged"] and repeated(staged) == 2
     assert_same(staged.values(), one.values(), 2e-5)
     (run,) = staged.program._several._written.values()
-    assert velocity not in run._copies.on[1] and "w1" in run._copies.on[1]
+    assert velocity not in run._copies.on[1]
+    return [of_device["w1"] for of_device in run._copies.on]
 
 
 def check_an_update_that_fails_inside_of_xla_says_so() -> None:
