@@ -12,6 +12,7 @@ import numpy as np
 from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.execution import background, draws
+from fluidjax.execution.abreast import abreast
 from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.background import Once
 from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
@@ -281,6 +282,8 @@ class CompiledOps:
             return outcome
         check_pairs(found.pairs, values)
         self.traces += 1
+        if self._spread is None:
+            traced = abreast(traced, arguments, self._donated())
         if self._spread is None and found.watch is not None and found.watch.faults and replaced and self._donate:
             traced = holding(traced, arguments)
         checks = None if found.watch is None else Checks.of(found.watch)
@@ -290,7 +293,7 @@ class CompiledOps:
 
     def _jitted(self, step: Callable[..., Any], found: Traced) -> Any:
         """``step`` jitted, returning bare arrays: rebuilding structures would be Python's work inside the call."""
-        donated = (0,) if self._donate else ()
+        donated = self._donated()
         if self._spread is not None:
             step = self._spread.over(step, self._buffers(), self.inputs, self._work.outputs, donate=self._donate)
 
@@ -304,6 +307,9 @@ class CompiledOps:
         if self._spread is None:
             return jax.jit(run, donate_argnums=donated)
         return self._spread.jitted(run, self._buffers(), self.inputs, donated)
+
+    def _donated(self) -> tuple[int, ...]:
+        return (0,) if self._donate else ()
 
     def _buffers(self) -> tuple[str, ...]:
         return self._work.buffers.names(self._work.replaced)

@@ -6,7 +6,7 @@ import contextlib
 import math
 import uuid
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -175,6 +175,12 @@ def _rename(lowered: jax.stages.Lowered, name: str) -> None:
     with module.context:
         attributes = module.operation.attributes
         attributes["sym_name"] = type(attributes["sym_name"]).get(name)
+
+
+@cache
+def platform_of(device: jax.Device) -> str:
+    """The device's platform; asking XLA for it takes a microsecond."""
+    return device.platform
 
 
 def default_device() -> jax.Device:
