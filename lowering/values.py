@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -244,7 +244,10 @@ class RowCounts:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Form:
-    """Represents an array of which only the shape and the dtype are used: it takes no memory on any device."""
+    """Represents an array of which only the shape and the dtype are used, or known: it takes no memory on any device.
+
+    A scope holds such a variable where other processes have its elements.
+    """
 
     shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: np.dtype = field(metadata={"static": True})
@@ -373,16 +376,3 @@ def concrete(value: Any, what: str) -> np.ndarray:
     if (sizes := symbols.known(data)) is not None:
         return sizes
     raise NeedsConcrete(what)
-
-
-_ELSEWHERE = np.zeros((), np.float32)
-
-
-def elsewhere(shape: Sequence[int]) -> np.ndarray:
-    """A placeholder of a shape, without memory, for values that other processes hold."""
-    return np.broadcast_to(_ELSEWHERE, shape)
-
-
-def is_elsewhere(array: np.ndarray) -> bool:
-    """Whether an array is such a placeholder."""
-    return array.base is _ELSEWHERE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,11 @@ def bucket(n: int) -> int:
         return SMALLEST
     power = 1 << (n - 1).bit_length()
     return power * 3 // 4 if n <= power * 3 // 4 else power
+
+
+def enlarged(capacity: int, flag: Any) -> int:
+    """The capacity of a buffer that was too small: the bucket of what its flag says it needs, or twice as much."""
+    return 2 * capacity if flag.dtype == bool else bucket(max(int(flag), capacity + 1))
 
 
 def finer(n: int) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 
 from lowering.engine.checks import HostCheck, Watch, below
 from lowering.errors import InvalidArgumentError
-from lowering.extend import extend
+from lowering.extend import function_of, is_literal
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr, Jaxpr
@@ -115,21 +115,21 @@ def _parted(whole: ClosedJaxpr, large: Sequence[int]) -> tuple[list[int], Callab
     ends = [e for e in jaxpr.eqns if id(e) in late]
     start = [e for e in jaxpr.eqns if id(e) not in late]
     made = {v for e in start for v in e.outvars}
-    known = list(dict.fromkeys(v for e in ends for v in e.invars if not _literal(v) and v in made))
+    known = list(dict.fromkeys(v for e in ends for v in e.invars if not is_literal(v) and v in made))
     others = [v for i, v in enumerate(results) if i not in places]
     return (
         places,
-        _function(whole, jaxpr.invars, [*others, *known], start, jaxpr.effects),
-        _function(whole, [*jaxpr.invars, *known], [results[i] for i in places], ends, frozenset()),
+        function_of(whole, jaxpr.invars, [*others, *known], start, jaxpr.effects),
+        function_of(whole, [*jaxpr.invars, *known], [results[i] for i in places], ends, frozenset()),
     )
 
 
 def _last_operations(jaxpr: Jaxpr, result: Any) -> list[Any]:
     """The operations that make ``result``, back through updates in place; none where they cannot come last."""
     makers = {v: e for e in jaxpr.eqns for v in e.outvars}
-    reads = Counter(v for v in (*(v for e in jaxpr.eqns for v in e.invars), *jaxpr.outvars) if not _literal(v))
+    reads = Counter(v for v in (*(v for e in jaxpr.eqns for v in e.invars), *jaxpr.outvars) if not is_literal(v))
     found: list[Any] = []
-    while not _literal(result) and result in makers and reads[result] == 1:
+    while not is_literal(result) and result in makers and reads[result] == 1:
         maker = makers[result]
         if len(maker.outvars) > 1 or maker.effects or _heavy(maker):
             break
@@ -140,18 +140,6 @@ def _last_operations(jaxpr: Jaxpr, result: Any) -> list[Any]:
     return found
 
 
-def _literal(value: Any) -> bool:
-    return isinstance(value, extend().core.Literal)
-
-
 def _heavy(equation: Any) -> bool:
     inner = equation.params.get("jaxpr")
     return equation.primitive.name in _HEAVY or any(map(_heavy, inner.eqns if inner is not None else ()))
-
-
-def _function(
-    whole: ClosedJaxpr, inputs: Sequence[Any], outputs: Sequence[Any], equations: Sequence[Any], effects: Any
-) -> Callable[..., Any]:
-    names = whole.jaxpr.debug_info.with_unknown_names()
-    part = extend().core.Jaxpr(whole.jaxpr.constvars, inputs, outputs, equations, effects, names)
-    return extend().core.jaxpr_as_fun(extend().core.ClosedJaxpr(part, whole.consts))

@@ -39,7 +39,7 @@ class Recompilations:
 
     def grew(self, buffer: str) -> None:
         """Note that a buffer was too small."""
-        self._causes[f"the buffer {buffer} of a loop was too small, and is doubled until it suffices"] = None
+        self._causes[f"the buffer {buffer} of a loop was too small, and is enlarged until it suffices"] = None
 
     def see(self, values: Mapping[str, Any]) -> None:
         """Note the forms of the values that something was compiled for."""

@@ -12,7 +12,7 @@ exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that ever
 failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
 a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
 a value on the host (``NeedsConcrete``)        runs the op outside of the jitted step
-room in a loop's buffer (an overflow flag)     has twice as much
+room in a loop's buffer (an overflow flag)     has as much as the flag says, or twice as much
 =============================================  =================================================================
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.scope import Scope
-from fluidjax.execution.buckets import least_rows
+from fluidjax.execution.buckets import enlarged, least_rows
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.feed import Feeder
@@ -201,7 +201,7 @@ class Attempts:
             if name in compiled.uneven:
                 raise compiled.uneven[name]
             self._compilations.causes.grew(name)
-            self._compilations.capacities[name] = 2 * compiled.used[name]
+            self._compilations.capacities[name] = enlarged(compiled.used[name], overflows[name])
         if full:
             self._compilations.clear()
         return bool(full)

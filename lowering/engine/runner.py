@@ -261,8 +261,9 @@ class Runner:
         return self.used[name]
 
     def overflow(self, name: str, flag: Any) -> None:
-        """Tell the executor whether the buffer ``name`` was too small, in which case it reruns with twice the capacity.
+        """Tell the executor whether the buffer ``name`` was too small, in which case it reruns with a larger one.
 
+        The flag is a bool, and the larger one twice as large; or (see ``needing``) it says how much room is needed.
         To be called while tracing the outermost block: a step's flag is a tracer of that step, so a loop first carries
         the flags of its body out.
         """

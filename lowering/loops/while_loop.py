@@ -17,13 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR_ARRAY
-from lowering.engine.checks import merged
+from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
 from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
 from lowering.loops.facts import find_facts, without_value
+from lowering.loops.foreseen import stopped
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
 from lowering.loops.saves import Recorder
 from lowering.loops.tracing import trace
@@ -161,7 +162,7 @@ def _run_lax(loop: Loop, found: Trips) -> None:
     ctx.env.update(final)
     pass_on(runner, flags)
     if stops:
-        runner.overflow(loop.key, scalar(final[loop.cond], jnp.bool_))
+        runner.overflow(loop.key, stopped(loop, final, capacity))
     _finish(loop, found, final)
     if loop.scopes is not None:
         ctx.env[loop.scopes] = scopes if exact is None else replace(scopes, steps=np.int32(exact))
@@ -191,7 +192,7 @@ def _finish(loop: Loop, found: Trips, final: Env) -> None:
                 env[name] = replace(value, length=np.int32(max(needed, before)))
         elif needed is None or needed > value.capacity:
             loop.runner.used[array_key(name)] = value.capacity
-            loop.runner.overflow(array_key(name), jnp.asarray(value.length, jnp.int32) > value.capacity)
+            loop.runner.overflow(array_key(name), needing(value.length, value.capacity))
 
 
 def _length_before(loop: Loop, name: str) -> int | None:

@@ -167,3 +167,20 @@ def test_a_gradient_array_has_the_lod_level_of_what_was_last_written_to_it() -> 
         fluid.backward.append_backward(layers.mean(last))
     found = [main.global_block().var(v.name + "@GRAD") for v in (last, array, row)]
     assert [v.lod_level for v in found] == [1, 0, 0]
+
+
+def test_an_element_of_an_array_by_its_number_has_the_declared_shape_of_elements() -> None:
+    def network():
+        x = fluid.data("x", [4, 3])
+        array = layers.create_array("float32")
+        for k in range(3):
+            layers.array_write(x + k, layers.fill_constant([1], "int64", k), array)
+        element, later = array[-1], array[1:]
+        assert (element.shape, later.shape) == ((4, 3), (4, 3))
+        assert later.type == fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY
+        return [layers.concat([element, array[1]], axis=1), layers.array_length(later)]
+
+    main, startup, fetch = build(network)
+    found, count = run(main, startup, {"x": np.zeros((4, 3), "float32")}, fetch)
+    np.testing.assert_array_equal(found, np.repeat([[2.0, 1.0]], 3, axis=1)[[0] * 4])
+    assert count == 2
