@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fluidjax.base.mode import in_dygraph_mode
 
@@ -12,17 +12,19 @@ __all__ = ["generate", "switch", "guard"]
 
 
 class UniqueNameGenerator:
-    """Numbers names per key; `prefix` is prepended to each."""
+    """Numbers names per key; `prefix` is prepended to each, and names that are `taken` are passed over."""
 
     def __init__(self, prefix: str | None = None) -> None:
         self.ids: defaultdict[str, int] = defaultdict(int)
         self.prefix = prefix or ""
+        self.taken: Callable[[str], bool] | None = None
 
     def __call__(self, key: str) -> str:
         """``key_N`` with the next N for that key."""
         number = self.ids[key]
         self.ids[key] += 1
-        return f"{self.prefix}{key}_{number}"
+        name = f"{self.prefix}{key}_{number}"
+        return self(key) if self.taken and self.taken(name) else name
 
 
 class DygraphParameterNameChecker:
@@ -50,6 +52,17 @@ def generate(key: str) -> str:
 def generate_with_ignorable_key(key: str) -> str:
     """Like ``generate``; in eager mode the key is ignored, and names are ``tmp_N``."""
     return generator("tmp" if in_dygraph_mode() else key)
+
+
+@contextlib.contextmanager
+def passing_over(taken: Callable[[str], bool]) -> Iterator[None]:
+    """Context manager: no name is generated of which ``taken(name)`` holds."""
+    changed, before = generator, generator.taken
+    changed.taken = taken
+    try:
+        yield
+    finally:
+        changed.taken = before
 
 
 def switch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,15 @@ def save_dygraph(state_dict: dict[str, Any], model_path: str) -> None:
                 "a path that ends in the first part of a file's name, like folder/model",
                 f"{model_path!r}, whose filename is empty string.",
                 "add a name",
+            )
+        )
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            explain(
+                "save_dygraph: there is no state to save",
+                "a dict from names to parameters or arrays",
+                f"{type(state_dict).__name__}",
+                "pass layer.state_dict() or optimizer.state_dict()",
             )
         )
     if not state_dict:

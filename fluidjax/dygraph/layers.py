@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph import registered
 from fluidjax.dygraph._known import calls
@@ -204,7 +205,11 @@ class Layer(registered.Registered):
             known = calls.again(self, inputs, kwargs)
             if known is not None:
                 return known[0]
-        outputs = self.forward(*inputs, **kwargs)
+        try:
+            outputs = self.forward(*inputs, **kwargs)
+        except EnforceNotMet as error:  # of an op
+            shorten(error)
+            raise
         for after in list(self._forward_post_hooks.values()) if self._forward_post_hooks else ():
             replaced = after(self, inputs, outputs)
             if replaced is not None:

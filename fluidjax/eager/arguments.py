@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.tracebacks import shorten
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework.operator import tell_left_out
 from lowering import OpDef
+from lowering.dtypes import to_numpy
 from lowering.engine.validate import unknown_attrs
 from lowering.program import BOOKKEEPING
 
@@ -67,12 +69,19 @@ def values_of(type: str, ins: Sequence[Any]) -> list[Value]:
     return values
 
 
-def failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> str:
-    """The message for an op whose inputs do not fit."""
-    received = ", ".join(f"{v.spec.dtype} {list(v.spec.shape)}" for v in ins)
-    return explain(
-        f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",
-        kernel.definition.doc.splitlines()[0] if kernel.definition.doc else "inputs that fit together",
-        received or "no inputs",
-        "compare the shapes and dtypes with the op's documentation",
+def failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> EnforceNotMet:
+    """What to raise where an op's inputs do not fit: it says all that ``error``, of JAX, has to say."""
+    received = ", ".join(f"{to_numpy(v.spec.dtype)}{list(v.spec.shape)}" for v in ins)
+    told = EnforceNotMet(
+        explain(
+            f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",
+            kernel.definition.doc.splitlines()[0] if kernel.definition.doc else "inputs that fit together",
+            received or "no inputs",
+            "compare the shapes and dtypes with the op's documentation",
+        )
     )
+    try:
+        raise told from error
+    except EnforceNotMet:
+        shorten(told)
+    return told

@@ -26,6 +26,7 @@ from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution import background
+from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.buffers import joined
 from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
@@ -124,7 +125,7 @@ class Entry:
 
     def __init__(self) -> None:
         self.seen = 1
-        self.seconds = 0.0  # time taken by repetitions
+        self.seconds = 0.0  # of CPU time, taken by repetitions
         self.blocks: list[Whole | Chunked] = []
         self.asked: list[tuple[frozenset[int], bool]] = []
 
@@ -170,17 +171,18 @@ class Blocks:
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
         entry.seen += 1
-        begin = time.perf_counter()
         whole = entry.wants(alive, point.depth)
         if whole is not None:
             self._ask(entry, whole, point, arrays, alive)
         block = entry.fitting(alive)
-        if block.__class__ is not Whole:
-            arrays = list(map(taken, arrays))
-            if block is not None and entry.seconds >= point.depth * _OFTEN:
-                self._ask_rest(block)  # type: ignore[arg-type]
+        if block.__class__ is Whole:
+            return block.run(arrays, alive)
+        begin = time.thread_time()  # what other processes take decides nothing
+        arrays = list(map(taken, arrays))
+        if block is not None and entry.seconds >= point.depth * _OFTEN:
+            self._ask_rest(block)  # type: ignore[arg-type]
         results = one_by_one(_records(point), arrays, alive) if block is None else block.run(arrays, alive)
-        entry.seconds += time.perf_counter() - begin
+        entry.seconds += time.thread_time() - begin
         return results
 
     def _ask(self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> None:
@@ -226,10 +228,17 @@ class Blocks:
                 done.set_exception(error)
             else:
                 done.set_result(None)
+            if all(known.done() for known in self._jobs):
+                give_back_freed_memory()
 
         self._jobs = [known for known in self._jobs if not known.done()]
         self._jobs.append(done)
         background.submit(run)
+
+    def compilations_of(self, point: Point) -> int:
+        """How often parts of the sequence that ends at a point were compiled."""
+        entry = self._entries.get(point)
+        return 0 if entry is None else sum(block.compilations for block in entry.blocks)
 
     def wait(self) -> None:
         """Wait for the blocks under compilation."""

@@ -201,7 +201,7 @@ class CallNode(Node):
         passed: Any = self.passed
         if not passed or n not in passed:
             return False
-        return any(("g", output) in step.sources for step in self.plan.nodes[n].plan.steps)
+        return output in self.plan.nodes[n].plan.takes
 
     def edges(self) -> list[tuple[Any, Any]]:
         """See Node; only of one that is freed."""

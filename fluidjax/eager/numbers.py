@@ -108,10 +108,10 @@ class _Plans(dict[Any, Plan]):
         kernel = self._kernel
         at = 0 if kernel.way == "out" else 2
         if not key[0][at]:
-            return Plan((), frozenset())
+            return Plan((), frozenset(), frozenset())
         way = "along" if kernel.way == "back" else "back"
         step = Step(kernel.__class__(kernel.kernel, way), (("i", 0), ("i", 1), ("g", 0)), (("i", at),))
-        found = self[key] = Plan((step,), frozenset())
+        found = self[key] = Plan((step,), frozenset(), frozenset([0]))
         return found
 
 

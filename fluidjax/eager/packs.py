@@ -31,6 +31,16 @@ class Piece:
     def __init__(self, buffer: Any, start: int, stop: int) -> None:
         self.buffer, self.start, self.stop = buffer, start, stop
 
+    @property
+    def shape(self) -> tuple[int]:
+        """[length]."""
+        return (self.stop - self.start,)
+
+    @property
+    def dtype(self) -> Any:
+        """The element type."""
+        return self.buffer.dtype
+
     def take(self) -> np.ndarray:
         """Its numbers, which outlive the buffer."""
         return np.array(np.asarray(self.buffer)[self.start : self.stop])

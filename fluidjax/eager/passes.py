@@ -139,6 +139,17 @@ class Known(NamedTuple):
             var._grad = made[code]
 
 
+def repeated(recorder: Recorder, root: Any, retain: bool) -> bool:
+    """Repeat a pass known from here; False, without effect, if there is none. The last one is tried first."""
+    passes = recorder.point.passes or []
+    for k, known in enumerate(passes):
+        if known.run(recorder, root, retain):
+            if k:
+                passes.insert(0, passes.pop(k))
+            return True
+    return False
+
+
 def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:
     """Whether a variable is leaf `k`, or the next one if there are only `k` so far."""
     if k == len(leaves):

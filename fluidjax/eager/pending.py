@@ -283,14 +283,18 @@ class Recorder:
 
     def array_of(self, value: Value) -> Any:
         """The numbers of a value; pending ops run first."""
+        if self.computed(value).__class__ is Piece:
+            value.array = value.array.take()
+        return value.array
+
+    def computed(self, value: Value) -> Any:
+        """The same, where a vector in a buffer (see ``packs``) may stay there."""
         if value.array is None:
             self.flush()
             if value.array is None:
                 raise lost()
             if self._faults:
                 self._report()
-        if value.array.__class__ is Piece:
-            value.array = value.array.take()
         return value.array
 
     def flush(self) -> None:

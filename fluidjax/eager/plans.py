@@ -24,10 +24,11 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The gradient of a kernel: its steps, and the indices of the outputs whose values they read."""
+    """The gradient of a kernel: its steps, and the indices of the outputs whose values and gradients they read."""
 
     steps: tuple[Step, ...]
     reads: frozenset[int]
+    takes: frozenset[int]
 
 
 def plan_of(kernel: Kernel, wanted: tuple[bool, ...], forward: Kernel | None) -> Plan:
@@ -48,8 +49,8 @@ def _make_plan(kernel: Kernel, wanted: tuple[bool, ...], forward: Kernel | None)
     view = _distinct(kernel.view)
     specs, _ = lowering.grad_ops(view, unwanted, forward=origin)
     steps = [_step(spec) for spec in specs if any(n != EMPTY for names in spec.outputs.values() for n in names)]
-    reads = frozenset(k for step in steps for kind, k in step.sources if kind == "o")
-    return Plan(tuple(steps), reads)
+    reads, takes = (frozenset(k for s in steps for kind, k in s.sources if kind == read) for read in "og")
+    return Plan(tuple(steps), reads, takes)
 
 
 def _distinct(view: OpView) -> OpView:

@@ -14,7 +14,7 @@ import numpy as np
 from fluidjax.eager import values
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value
-from fluidjax.execution.executable import default_device
+from fluidjax.execution.executable import default_device, platform_of
 from lowering.values import LoDArray
 
 # References to an unshared array: the slot, local variables of two functions, getrefcount's argument; and
@@ -70,7 +70,7 @@ def can_share(array: np.ndarray) -> bool:
         flags.c_contiguous
         and flags.writeable
         and array.dtype != values.HALF_BITS
-        and default_device().platform == "cpu"
+        and platform_of(default_device()) == "cpu"
     )
 
 

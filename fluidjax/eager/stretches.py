@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from fluidjax.eager.pending import Recorder
 from fluidjax.eager.points import Point
-from fluidjax.eager.values import Spec, Value, zeros
+from fluidjax.eager.values import Spec, Value, is_constant
 
-Source = int | Value  # a value that is read, by its number; or zeros
+Source = int | Value  # a value that is read, by its number; or a constant
 
 
 class Stretch(NamedTuple):
@@ -75,4 +75,4 @@ def source_of(value: Value, reads: Sequence[Any]) -> Source | None:
     for k, read in enumerate(reads):
         if read is value:
             return k
-    return value if zeros(value.spec) is value else None
+    return value if is_constant(value) else None

@@ -109,15 +109,18 @@ class OpNode(Node):
 
     def took_zeros(self, k: int) -> bool:
         """See Node."""
-        return self.passed and any(("g", k) in step.sources for step in self.plan.steps)
+        return self.passed and k in self.plan.takes
 
     def edges(self) -> list[tuple[Any, Place]]:
         """See Node."""
         return super().edges() + ([] if self.forward is None else self.forward.edges())
 
     def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
-        """See Node."""
+        """See Node. There are none where it takes none of these: of Softmax beside the Loss, of a saved mean."""
         found: list[tuple[Any, Place, Any]] = []
+        takes = self.plan.takes
+        if takes and all(grads[k] is None for k in takes):
+            return found
         temporary: dict[str, Any] = {}
         for kernel, sources, targets in self.plan.steps:
             flat = [

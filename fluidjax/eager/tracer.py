@@ -20,13 +20,14 @@ from fluidjax.eager.forms import expected, kernel_of_form
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
-from fluidjax.eager.passes import Watched
+from fluidjax.eager.passes import Watched, repeated
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
-from fluidjax.eager.values import Spec, Value, fresh_zeros, value_of
+from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones, value_of
 from fluidjax.eager.varbase import ParamBase, VarBase, gradient_of, recorded
+from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
@@ -42,6 +43,7 @@ class Tracer:
 
     def __init__(self, place: Any = None) -> None:
         compute_in_the_calling_thread()
+        keep_freed_memory()
         self.place = default_place() if place is None else place
         self._train_mode, self.made = True, Made()
         self.ids = {"tmp": 0}
@@ -363,7 +365,7 @@ class Tracer:
         except EnforceNotMet:
             raise
         except Exception as error:
-            raise EnforceNotMet(failure(kernel, ins, error)) from error
+            raise failure(kernel, ins, error)  # noqa: B904  (it has its cause)
 
     def end_of_step(self) -> None:
         """Record that a training step has ended: what follows is compiled separately."""
@@ -375,7 +377,7 @@ class Tracer:
         """See ``VarBase.backward``."""
         if root._place is None or root._place[0].freed:  # of a leaf it changes nothing
             return
-        if root.stop_gradient or not self._pass_again(root, retain_graph):
+        if root.stop_gradient or not repeated(recorder, root, retain_graph):
             self._pass(root, retain_graph)
         if not retain_graph:
             root._place = None  # what is computed from it later begins here
@@ -391,16 +393,14 @@ class Tracer:
         begin = fresh_zeros(root._spec) if root.stop_gradient else self.run(_ones, [root._value])[0]  # type: ignore[list-item]
         walk = Pass(Engine(self), [(root, begin)], retain=retain)
         found = walk.run()
+        key = key_of(root, root._place)
+        if found[key][1] is begin and is_plain(root._spec) and not root.stop_gradient:  # no block need return it
+            found[key] = root, ones(root._spec)
         if watched is not None and (known := watched.known(walk.used, found)) is not None:
             point.passes.append(known)
         for var, grad in found.values():
             var._grad = grad
         walk.end()
-
-    @staticmethod
-    def _pass_again(root: VarBase, retain: bool) -> bool:
-        """Repeat a backward pass known from here; False if there is none."""
-        return root._place is not None and any(k.run(recorder, root, retain) for k in recorder.point.passes or ())
 
     def gradients(
         self,

@@ -123,6 +123,22 @@ def zeros(spec: Spec) -> Value:
     return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)
 
 
+@cache
+def ones(spec: Spec) -> Value:
+    """The same with ones: the gradient of what a backward pass begins with."""
+    return Value(np.ones(spec.shape, to_numpy_dtype(spec.dtype)), spec)
+
+
+def is_plain(spec: Spec) -> bool:
+    """Whether a value is an array, and no more."""
+    return spec.plain and spec.kind == VarType.LOD_TENSOR
+
+
+def is_constant(value: Value) -> bool:
+    """Whether it is one of the shared values."""
+    return value is zeros(value.spec) or (is_plain(value.spec) and value is ones(value.spec))
+
+
 def fresh_zeros(spec: Spec) -> Value:
     """Zeros of that shape and dtype that a variable may hold."""
     return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)

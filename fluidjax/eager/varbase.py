@@ -250,17 +250,16 @@ class VarBase(EagerVariable):
 
     def clear_gradient(self) -> None:
         """Zero the gradient; a sparse one is removed."""
-        grad = None if self._grad is None else _value_of(self._grad)
+        held = self._grad
+        grad = None if held is None else _value_of(held)
         if grad is None:
             return
         if grad.spec.kind == VarType.SELECTED_ROWS:
             self._grad = None
-            return
-        zeros = values.zeros(grad.spec)
-        if isinstance(self._grad, VarBase):
-            self._grad._value = zeros
+        elif isinstance(held, VarBase):
+            held._value = values.zeros(grad.spec)
         else:
-            self._grad = zeros
+            self._grad = values.zeros(grad.spec)
 
     def _grad_ivar(self) -> VarBase | None:
         """The gradient as a variable; None if there is none."""

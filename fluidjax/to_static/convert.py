@@ -23,7 +23,7 @@ _converted: weakref.WeakKeyDictionary[Callable[..., Any], Callable[..., Any]] = 
 
 def tree_of(function: types.FunctionType) -> ast.FunctionDef:
     """The syntax tree of the converted function. Raises NoSource."""
-    return rewrite(definition(function), class_of(function))
+    return rewrite(definition(function), class_of(function), function.__code__.co_freevars)
 
 
 def converted(function: types.FunctionType, staged: Any) -> Callable[..., Any]:

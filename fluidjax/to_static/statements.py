@@ -28,26 +28,27 @@ from typing import Any
 from fluidjax.to_static.expressions import Expressions, later, staged
 from fluidjax.to_static.jumps import lower_jumps
 from fluidjax.to_static.source import function_of
-from fluidjax.to_static.symbols import assigned, note_live, own_nodes
+from fluidjax.to_static.symbols import assigned, bound, note_live, own_nodes, parameters
 
 _ASYNC = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
-def rewrite(function: ast.FunctionDef, of_class: str | None) -> ast.FunctionDef:
-    """The converted function; `of_class`: the class that defines it, for a method."""
+def rewrite(function: ast.FunctionDef, of_class: str | None, free: Iterable[str] = ()) -> ast.FunctionDef:
+    """The converted function; `of_class`: the class that defines it, for a method; `free`: its closure's names."""
     first = [*function.args.posonlyargs, *function.args.args]
-    return Statements(of_class, first[0].arg if first else None).function(function)
+    return Statements(of_class, first[0].arg if first else None, free).function(function)
 
 
 class Statements(Expressions):
     """Rewrites the statements of a function and of its nested functions."""
 
-    def __init__(self, of_class: str | None, receiver: str | None):
+    def __init__(self, of_class: str | None, receiver: str | None, free: Iterable[str] = ()):
         super().__init__(of_class, receiver)
+        self.around = set(free)  # names bound by functions around the present one
         self.taken: set[str] = set()  # suffixes found in the user's own names
         self.numbers = (n for n in itertools.count() if str(n) not in self.taken)
         self.carried: set[str] = set()
-        self.foreign: dict[str, str] = {}  # names that the function declares global or nonlocal
+        self.foreign: dict[str, str] = {}  # names that the function changes and does not bind: global or nonlocal
 
     # --- functions ----------------------------------------------------------------------------------------------------
 
@@ -55,24 +56,30 @@ class Statements(Expressions):
         """Rewrite a function in a scope of its own."""
         if any(isinstance(n, _ASYNC) for n in own_nodes(node.body)):
             return node
-        outer = self.carried, self.foreign
-        self.carried = set()
-        self.foreign = {
-            name: type(n).__name__.lower()
-            for n in own_nodes(node.body)
-            if isinstance(n, (ast.Global, ast.Nonlocal))
-            for name in n.names
-        }
+        outer = self.carried, self.foreign, self.around
+        self.carried, self.foreign = set(), self._foreign(node)
+        self.around = (self.around | bound(node)) - {n for n, kind in self.foreign.items() if kind == "global"}
         lower_jumps(node)
         note_live(node)
         self.taken |= {n.id.rpartition("_")[2] for n in ast.walk(node) if isinstance(n, ast.Name)}
         self.taken |= {a.arg.rpartition("_")[2] for a in ast.walk(node) if isinstance(a, ast.arg)}
         node.body = self._block(node.body)
-        unset = self.carried - _parameters(node) - set(self.foreign)
+        unset = self.carried - parameters(node) - set(self.foreign)
         start = int(_is_doc(node.body[0]))
         node.body[start:start] = [_unset(name, node.body[0]) for name in sorted(unset)]
-        self.carried, self.foreign = outer
+        self.carried, self.foreign, self.around = outer
         return node
+
+    def _foreign(self, node: ast.FunctionDef) -> dict[str, str]:
+        """Names that a function declares global or nonlocal, and those of which it changes only items."""
+        declared = {
+            name: type(n).__name__.lower()
+            for n in own_nodes(node.body)
+            if isinstance(n, (ast.Global, ast.Nonlocal))
+            for name in n.names
+        }
+        changed = {s for s in assigned(node.body) if "." not in s} - bound(node)
+        return {name: "nonlocal" if name in self.around else "global" for name in changed} | declared
 
     def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         done: list[ast.stmt] = []
@@ -199,7 +206,7 @@ class Statements(Expressions):
         getter = _function(f"get_{number}", [ast.Return(read)], node)
         state = f"state_{number}"
         setter = _function(f"set_{number}", self._store(symbols, state, node), node, state)
-        described = [_texts(symbols), _texts(s for s in node.live if s in symbols)]
+        described = [_texts(symbols), _texts(s for s in symbols if s in node.live or s in self.foreign)]
         call = staged(name, *args, _name(getter), _name(setter), *described, at=node)
         return [_at(n, node) for n in (getter, setter, ast.Expr(call))]
 
@@ -255,12 +262,6 @@ def _function(name: str, body: list[ast.stmt], at: ast.AST, *parameters: str) ->
 
 def _unset(name: str, at: ast.AST) -> ast.stmt:
     return _at(ast.Assign([ast.Name(name, ast.Store())], staged("unset", _at(ast.Constant(name), at), at=at)), at)
-
-
-def _parameters(node: ast.FunctionDef) -> set[str]:
-    args = node.args
-    several = [a for a in (args.vararg, args.kwarg) if a is not None]
-    return {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs, *several)}
 
 
 def _is_doc(node: ast.stmt) -> bool:

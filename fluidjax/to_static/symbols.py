@@ -81,6 +81,22 @@ def _binds(node: ast.AST) -> Iterator[str]:
             yield symbol
 
 
+def parameters(function: ast.FunctionDef) -> set[str]:
+    """The names of a function's parameters."""
+    args = function.args
+    several = [a for a in (args.vararg, args.kwarg) if a is not None]
+    return {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs, *several)}
+
+
+def bound(function: ast.FunctionDef) -> set[str]:
+    """The names that a function binds: parameters, and what its own statements assign as a whole, not by item."""
+    found = parameters(function)
+    for node in own_nodes(function.body):
+        if not isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
+            found.update(_binds(node))
+    return found
+
+
 def reads(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that nodes read, including those read in nested functions."""
     return {

@@ -59,6 +59,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
     "reshape": (lambda: layers.reshape(x23(), [3, -1], inplace=True), [[0, 1], [2, 3], [4, 5]]),
     "one_hot": (lambda: fluid.one_hot(var([1, 0], "int64"), 2), [[0, 1], [1, 0]]),
     "slice of variables": (lambda: layers.slice(x23(), [0], [var([0], "int32")], [var([1], "int32")]), [[0, 1, 2]]),
+    "strides of int64": (lambda: layers.strided_slice(x23(), [1], [zero()], [3], [zero() + 2]), [[0, 2], [3, 5]]),
     "increment": (lambda: layers.increment(var([1.0]), 2.0), [3]),
 }
 

@@ -568,3 +568,14 @@ def test_wrong_arguments_of_grad_are_refused(wrong: Any) -> None:
     x = leaf([1.0])
     with pytest.raises(AssertionError, match=next(iter(wrong))):
         dg.grad(x * 2.0, x, **wrong)
+
+
+def test_an_output_whose_gradient_the_op_does_not_take_gives_none() -> None:
+    """Its gradient op reads that of the other output alone: Loss beside Softmax."""
+    found = []
+    for which in (0, 1):
+        x = leaf(np.ones((2, 3)))
+        results = layers.softmax_with_cross_entropy(x, const([[0], [2]], "int64"), return_softmax=True)
+        layers.reduce_sum(results[which]).backward()
+        found.append(x.gradient())
+    assert found[0] is not None and found[1] is None

@@ -178,3 +178,38 @@ def test_what_cannot_be_done_again_is_not_kept() -> None:
         rows, numbers = table.weight.gradient()[1], table.weight.gradient()[0]
         assert rows.tolist() == [1, 3]
         assert numbers.tolist() == [[k + 1.0] * 2] * 2
+
+
+def test_the_gradient_that_a_pass_begins_with_is_nothing_to_compute() -> None:
+    def step(k: int) -> list[Any]:
+        x = var(2.0 + k, 3.0)
+        loss = layers.reduce_sum(x * x)
+        loss.backward()
+        pending = recorder.serial
+        assert loss.gradient().tolist() == [1.0]
+        assert recorder.serial == pending  # nothing ran
+        return [loss, x]
+
+    compare(step)
+
+
+def test_the_gradient_that_a_pass_begins_with_may_be_written_to() -> None:
+    for _ in range(4):
+        x = var(2.0, 3.0)
+        loss = layers.reduce_sum(x * x)
+        loss.backward()
+        loss._grad_ivar().set_value(np.float32([5]))
+        loss.gradient()[...] = 7
+        assert loss.gradient().tolist() == [5.0]
+
+
+def test_a_pass_from_a_stopped_variable_begins_with_zeros() -> None:
+    def step(k: int) -> list[Any]:
+        x = var(2.0 + k)
+        loss = x * x
+        loss.stop_gradient = True
+        loss.backward()
+        return [loss, x]
+
+    compare(step)
+    assert gradients(step, 1) == [[[0.0], [0.0]]]

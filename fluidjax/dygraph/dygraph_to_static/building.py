@@ -51,13 +51,22 @@ def map_values(function: Callable[[Any], Any], arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def building() -> Iterator[tuple[Program, Program]]:
-    """Context manager: layers write to new (main, startup) programs, and eager variables are captured."""
+    """Context manager: layers write to new (main, startup) programs, and eager variables are captured.
+
+    Eager values keep their names in the program. These were numbered by the tracer, so that the program's own names
+    pass over them: one variable for both would hold the wrong value.
+    """
     main, startup = Program(), Program()
     main.random_seed = default_main_program().random_seed
     startup.random_seed = default_startup_program().random_seed
     main._captures = Captures(main)
-    with writing_for(current_tracer()), program_guard(main, startup), _operators(main):
+    own_names = unique_name.passing_over(lambda name: _has_var(main, name))
+    with writing_for(current_tracer()), program_guard(main, startup), _operators(main), own_names:
         yield main, startup
+
+
+def _has_var(program: Program, name: str) -> bool:
+    return any(name in block.vars for block in program.blocks)
 
 
 @contextlib.contextmanager

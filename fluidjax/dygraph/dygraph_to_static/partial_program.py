@@ -16,12 +16,13 @@ from fluidjax.base.enums import VarType, is_floating, to_numpy_dtype
 from fluidjax.base.flags import flag
 from fluidjax.base.mode import current_tracer, tracer_guard
 from fluidjax.eager.ambient import eager
+from fluidjax.eager.pending import recorder
 from fluidjax.eager.python_ops import record
+from fluidjax.eager.segments import RecordedStretch
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
 from fluidjax.execution.executable import default_device
 from fluidjax.execution.seeds import next_seed
-from fluidjax.execution.stretch import Stretch
 from fluidjax.framework import Program, Variable, program_guard, program_view
 from fluidjax.layers.nn import elementwise_mul, reduce_sum
 from fluidjax.layers.tensor import assign
@@ -71,7 +72,7 @@ class PartialProgramLayer:
         records = tracer is not None and tracer._train_mode and any(wanted)
         halves = self._halves_for(wanted if records else (False,) * len(wanted))
         names = [*(v.name for v in self.inputs), *self.state]
-        given = {n: v._array() for n, v in zip(names, variables, strict=True)}
+        given = {n: _computed(v) for n, v in zip(names, variables, strict=True)}
         if self._random and seed is None:
             seed = next_seed(self._forward_program)
         try:
@@ -92,7 +93,7 @@ class PartialProgramLayer:
             def backward(grads: list[Any]) -> list[Any]:
                 if tracer._train_mode:  # their own gradients are wanted
                     return halves.recorded(self, variables[: len(self.inputs)], _variables(grads, ends), seed)
-                values = {**kept, **{n: v._array() for n, v in read}}
+                values = {**kept, **{n: _computed(v) for n, v in read}}
                 return halves.gradients(values, _filled(grads, ends), seed)
 
             record(tracer, variables, results, backward)
@@ -121,7 +122,7 @@ class PartialProgramLayer:
 
     @property
     def compilations(self) -> int:
-        """The number of compilations of the program's ops."""
+        """How often the program's ops, together, were compiled."""
         return sum(h.forward.traces + (h.backward.traces if h.backward else 0) for h in self._halves.values())
 
 
@@ -133,7 +134,7 @@ class _Halves:
         self._layer: PartialProgramLayer | None = None
         outputs = [v.name for v in layer.outputs]
         self._names = names
-        self.backward: Stretch | None = None
+        self.backward: RecordedStretch | None = None
         self.needed: frozenset[str] = frozenset()
         program = source.clone() if targets else source
         count = len(program.global_block().ops)
@@ -150,12 +151,12 @@ class _Halves:
         }
         ops = view.blocks[0].ops
         if self._grads:
-            self.backward = Stretch(view, runnable(ops[count:]), list(self._grads.values()), **settings)
+            self.backward = RecordedStretch(view, runnable(ops[count:]), list(self._grads.values()), **settings)
             self.needed = frozenset(self.backward.reads)
         forward = runnable(ops[:count])
         self.saved = self.needed & set(flow(view, forward)[1])
         wanted = dict.fromkeys([*outputs, *layer._written, *sorted(self.saved)])
-        self.forward = Stretch(view, forward, list(wanted), **settings)
+        self.forward = RecordedStretch(view, forward, list(wanted), **settings)
 
     def _append_gradients(self, program: Program, outputs: Sequence[str], targets: Sequence[str]) -> None:
         block = program.global_block()
@@ -209,6 +210,12 @@ class _Halves:
 
 def _is_dense(var: Variable) -> bool:
     return var.type == VarType.LOD_TENSOR
+
+
+def _computed(var: VarBase) -> Any:
+    """What a variable holds; a vector in a buffer may stay there (see ``fluidjax.eager.packs``)."""
+    value = var._value
+    return var._array() if value is None else recorder.computed(value)
 
 
 def _filled(grads: Sequence[VarBase | None], ends: Sequence[tuple[list[int], Any]]) -> list[Any]:

@@ -107,13 +107,12 @@ def _running(function: Any) -> Make:
     return make
 
 
-def _sort(eqn: Equation) -> Function | None:
-    axis = eqn.params["dimension"]
-    if eqn.params["num_keys"] != 1:
-        return None
+def _sort(eqn: Equation) -> Function:
+    axis, count = eqn.params["dimension"], eqn.params["num_keys"]
 
     def sort(*arrays: Any) -> Any:
-        order = np.argsort(arrays[0], axis, kind="stable")
+        one = count == 1
+        order = np.argsort(arrays[0], axis, kind="stable") if one else np.lexsort(arrays[:count][::-1], axis)
         return [np.take_along_axis(array, order, axis) for array in arrays]
 
     return sort

@@ -253,6 +253,8 @@ def test_sorting_is_stable_and_puts_nan_last() -> None:
     agree(lambda x: [*lax.top_k(x, 3), *lax.top_k(x[:, ::-1], 1), *lax.top_k(x, 0)], x[:, [0, 2, 3, 4, 5]][:1])
     agree(lambda x: lax.top_k(x, 4), np.array([0, 255, 7, 255, 7], "uint8"))
     agree(lambda x: lax.sort((x, x * 2, lax.iota("int32", 5)), num_keys=1), np.array([2, 1, 2, 1, 0], "int32"))
+    agree(lambda x: lax.sort((x, x[::-1], x * 2), dimension=0, num_keys=2), x)
+    agree(lambda x: lax.sort((x, x[::-1], lax.iota("int32", 6)), num_keys=2), np.array([0, -0.0, NAN, 0, 1, NAN], "f"))
 
 
 def test_loops_and_branches() -> None:

@@ -241,3 +241,36 @@ def test_a_condition_of_several_elements_is_refused() -> None:
 
     with dygraph.guard(), pytest.raises(ValueError, match="decides a branch or loop"):
         dygraph.declarative(wide)(POSITIVE)
+
+
+class Keeper(dygraph.Layer):
+    """A branch within a branch leaves a value of another shape that nobody reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def forward(self, x):
+        y = x * 3
+        if layers.mean(x) < 0:
+            self.kept["w"] = layers.fill_constant([4], "float32", 10)
+            if y[0] < -30.0:
+                self.kept["w"] = layers.fill_constant([16], "float32", 9)
+                y = layers.abs(y)
+        else:
+            y = y - 1
+        return layers.mean(y)
+
+
+@pytest.mark.parametrize("x", [POSITIVE, NEGATIVE, 20 * NEGATIVE], ids=["positive", "negative", "far"])
+def test_the_gradient_passes_by_what_no_branch_made(x) -> None:
+    found = []
+    for run in (Keeper.forward, dygraph.declarative(Keeper.forward)):
+        with dygraph.guard():
+            given = dygraph.to_variable(x)
+            given.stop_gradient = False
+            loss = run(Keeper(), given)
+            loss.backward()
+            found.append((loss.numpy(), given.gradient()))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two)

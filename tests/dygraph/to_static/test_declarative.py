@@ -359,3 +359,32 @@ def test_no_grad_inside(translator) -> None:
             dygraph.declarative(partly_constant)(x).backward()
             found.append(x.gradient())
     same(found[0], found[1])
+
+
+def chained(a):
+    b = a - 1
+    c = b * 5
+    return a + c * 2 + c
+
+
+def test_arguments_keep_their_values_whatever_they_are_called() -> None:
+    """Eager values are numbered by the tracer, program variables by another count: both may come to ``tmp_1``."""
+    with dygraph.guard():
+        a = dygraph.to_variable(X)
+        for _ in range(3):
+            a = a + 1
+            same(dygraph.declarative(chained)(a).numpy(), chained(a).numpy())
+
+
+def test_captured_values_keep_theirs() -> None:
+    with dygraph.guard():
+        x = dygraph.to_variable(X)
+        results = [x * n for n in range(4)]
+        held = results[1]
+
+        def step(a):
+            b = a - 1
+            return b * held * 2 + held
+
+        for a in results[2:]:
+            same(dygraph.declarative(step)(a).numpy(), step(a).numpy())
