@@ -2,8 +2,19 @@
 
 For an accelerator, the numbers are those of jax's allocator. The host has no such allocator: memory in use is that of
 the arrays jax holds there; the peak and the capacity are those of the process and the machine, 0 on Windows.
-``FLAGS_fraction_of_gpu_memory_to_use`` and similar flags have no effect: jax's allocator is configured before any Fluid
-flag is read, by ``XLA_PYTHON_CLIENT_MEM_FRACTION``.
+
+jax takes three quarters of a GPU when it starts, and never more. Flags change this to what Fluid does, if they are set
+before the first place, executor or guard (in the environment, or by ``set_flags``): memory grows as it is needed, up to
+95 % of the GPU, from a first chunk.
+
+- ``FLAGS_fraction_of_gpu_memory_to_use``: the first chunk as a part of these 95 %.
+- ``FLAGS_initial_gpu_memory_in_mb``: its size, which counts before the fraction.
+- ``FLAGS_allocator_strategy``: ``auto_growth`` for no chunk, ``naive_best_fit`` for a chunk even if no size is named.
+
+``AnalysisConfig.enable_use_gpu`` and ``NativeConfig.fraction_of_gpu_memory`` name a first chunk, too. Set later, a flag
+changes nothing and says so. Variables of jax (``XLA_PYTHON_CLIENT_PREALLOCATE``, ``XLA_CLIENT_MEM_FRACTION``) win over
+flags. ``FLAGS_reallocate_gpu_memory_in_mb`` (jax decides how far it grows), ``FLAGS_gpu_memory_limit_mb`` and the
+fractions of host and pinned memory (which jax allocates as it needs it) have no effect.
 """
 
 from __future__ import annotations

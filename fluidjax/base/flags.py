@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fluidjax.base import pool
 from fluidjax.base.errors import EnforceNotMet
 
 # Flags that change what happens here.
@@ -29,9 +30,14 @@ _EFFECTIVE: dict[str, Any] = {
     "FLAGS_rpc_token": "",  # what requests have to show
     "FLAGS_use_system_allocator": False,
 }
+# The pool of a GPU's memory: see ``base/pool.py``.
+_POOL: dict[str, Any] = {
+    "FLAGS_allocator_strategy": "auto_growth",
+    "FLAGS_fraction_of_gpu_memory_to_use": 0.92,
+    "FLAGS_initial_gpu_memory_in_mb": 0,
+}
 # Flags that steer Fluid's own memory, streams and kernels; XLA decides these itself. Kept so that scripts run.
 _KEPT: dict[str, Any] = {
-    "FLAGS_allocator_strategy": "auto_growth",
     "FLAGS_benchmark": False,
     "FLAGS_conv_workspace_size_limit": 512,
     "FLAGS_cudnn_batchnorm_spatial_persistent": False,
@@ -46,7 +52,6 @@ _KEPT: dict[str, Any] = {
     "FLAGS_fast_eager_deletion_mode": True,
     "FLAGS_fraction_of_cpu_memory_to_use": 1.0,
     "FLAGS_fraction_of_cuda_pinned_memory_to_use": 0.5,
-    "FLAGS_fraction_of_gpu_memory_to_use": 0.92,
     "FLAGS_free_idle_chunk": False,
     "FLAGS_free_when_no_cache_hit": False,
     "FLAGS_fuse_parameter_groups_size": 1,
@@ -54,7 +59,6 @@ _KEPT: dict[str, Any] = {
     "FLAGS_gpu_memory_limit_mb": 0,
     "FLAGS_init_allocated_mem": False,
     "FLAGS_initial_cpu_memory_in_mb": 500,
-    "FLAGS_initial_gpu_memory_in_mb": 0,
     "FLAGS_inner_op_parallelism": 0,
     "FLAGS_local_exe_sub_scope_limit": 256.0,
     "FLAGS_max_inplace_grad_add": 0,
@@ -106,14 +110,30 @@ def _converted(name: str, value: Any, kind: type) -> Any:
 
 
 def _from_environment() -> dict[str, Any]:
-    flags = {**_KEPT, **_EFFECTIVE, **_OWN}
+    flags = {**_KEPT, **_EFFECTIVE, **_POOL, **_OWN}
     for name, default in flags.items():
         if name in os.environ:
             flags[name] = _converted(name, os.environ[name], type(default))
     return flags
 
 
+def _ask_for_memory(named: Iterable[str]) -> None:
+    """Pass on what the flags say of a GPU's pool, if any of those `named` is about it.
+
+    A chunk is taken unless the strategy is to grow from nothing, which is the default only while no size was named.
+    """
+    about = [name for name in _POOL if name in named]
+    if not about:
+        return
+    _named.update(about)
+    growing = "FLAGS_allocator_strategy" in _named and FLAGS["FLAGS_allocator_strategy"] == "auto_growth"
+    fraction, size = FLAGS["FLAGS_fraction_of_gpu_memory_to_use"], FLAGS["FLAGS_initial_gpu_memory_in_mb"] << 20
+    pool.ask(None if growing else lambda limit: size or int(limit * fraction), about[0])
+
+
 FLAGS = _from_environment()
+_named: set[str] = set()
+_ask_for_memory(os.environ)
 
 
 def _known(name: str, where: str) -> str:
@@ -132,6 +152,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     for name, value in flags.items():
         _known(name, "set")
         FLAGS[name] = _converted(name, value, type(FLAGS[name]))
+    _ask_for_memory(flags)
 
 
 def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
@@ -171,7 +192,7 @@ class GlobalVarGetterSetterRegistry:
         """Set a flag. Raises EnforceNotMet if scripts cannot set it, RuntimeError for a wrong value."""
         if not self.is_public(name):
             raise EnforceNotMet(f"Global variable {name} is not writable: expected one that is_public(). {_SPELLING}")
-        FLAGS[name] = _converted(name, value, type(FLAGS[name]))
+        set_flags({name: value})
 
 
 def flag(name: str) -> Any:

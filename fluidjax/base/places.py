@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -14,17 +13,12 @@ from typing import Any
 import jax
 
 from fluidjax.base.errors import explain
+from fluidjax.base.pool import may_accelerate, reserve
 
 
 @functools.cache
 def _accelerators() -> tuple:
     return tuple(device for device in jax.local_devices() if device.platform != "cpu")
-
-
-@functools.cache
-def may_accelerate() -> bool:
-    """Whether JAX has a plugin for accelerators: known without starting XLA, after which a process cannot fork."""
-    return any(importlib.util.find_spec(plugin) for plugin in ("jax_plugins", "libtpu"))
 
 
 def default_place() -> Place:
@@ -131,7 +125,9 @@ class CUDAPlace(Place):
         return self.device_id
 
     def _jax_device(self) -> jax.Device:
-        return _accelerators()[self.device_id]
+        device = _accelerators()[self.device_id]
+        reserve(device)
+        return device
 
     def __repr__(self) -> str:
         return f"CUDAPlace({self.device_id})"

@@ -17,6 +17,7 @@ from fluidjax.files.compatible import stamp
 from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_savable, chunks_of, put
 from fluidjax.framework import Program, Variable, program_guard
+from lowering.errors import near
 from lowering.program import PADDLE_2
 
 MODEL = "__model__"
@@ -136,7 +137,16 @@ def deployable(program: Program, feed_names: Sequence[str], fetch_names: Sequenc
         if block.ops[index].type in ("feed", "fetch"):
             block._remove_op(index)
     for name in feed_names:
-        block.var(name)
+        if not block.has_var(name):
+            close = near(name, block.vars)
+            raise ValueError(
+                explain(
+                    f"var {name} not in this block: the model is to be fed a variable that the program does not have",
+                    f"names of variables, such as {', '.join(n for n, var in block.vars.items() if var.is_data)}",
+                    f"feeded_var_names={list(feed_names)}",
+                    f"write {close[0]!r}, if that was meant" if close else "check the name",
+                )
+            )
     program = program._prune_with_input(list(feed_names), list(fetch_names))
     return with_feeds_and_fetches(program._inference_optimize(prune_read_op=True), feed_names, fetch_names)
 

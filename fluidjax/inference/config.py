@@ -9,14 +9,15 @@ from __future__ import annotations
 import enum
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fluidjax.base import pool
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.base.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda
+from fluidjax.base.places import CPUPlace, CUDAPlace, Place, is_compiled_with_cuda, jax_device
 from fluidjax.inference.model_files import Model
 from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PassStrategy
-from fluidjax.inference.tensors import PaddleTensor
+from fluidjax.inference.quantizer import MkldnnQuantizerConfig
 
 
 class Precision(enum.IntEnum):
@@ -25,25 +26,6 @@ class Precision(enum.IntEnum):
     Float32 = 0
     Int8 = 1
     Half = 2
-
-
-class MkldnnQuantizerConfig:
-    """How a model would become one of whole numbers when it is loaded; kept, ``contrib.slim`` makes such models."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
-
-    def set_quant_data(self, data: Sequence[PaddleTensor]) -> None:
-        """Kept: inputs to find the scales by."""
-        self._kept["data"] = list(data)
-
-    def set_quant_batch_size(self, batch_size: int) -> None:
-        """Kept: how many rows the inputs have."""
-        self._kept["batch_size"] = batch_size
-
-    def set_enabled_op_types(self, op_types: Iterable[str]) -> None:
-        """Kept: the types of the ops."""
-        self._kept["op_types"] = set(op_types)
 
 
 class AnalysisConfig:
@@ -134,14 +116,20 @@ class AnalysisConfig:
         """Run on a GPU, if there is one; otherwise warn and stay on the CPU, as in Fluid's CPU build.
 
         Args:
-            memory_pool_init_size_mb: stored only; JAX's own allocator manages the device's memory.
+            memory_pool_init_size_mb: the first chunk of the device's memory; the pool grows from there. Like the flags
+                of memory, it changes nothing once JAX has started.
             device_id: index of the device.
         """
+        if self._use_gpu(lambda limit: memory_pool_init_size_mb << 20, device_id):
+            self._settings["memory_pool_init_size_mb"] = memory_pool_init_size_mb
+
+    def _use_gpu(self, first: Callable[[int], int], device_id: int) -> bool:
+        pool.ask(first)
         if not is_compiled_with_cuda():
-            warnings.warn("AnalysisConfig.enable_use_gpu: JAX sees no GPU; the model runs on the CPU", stacklevel=2)
-            return
+            warnings.warn("AnalysisConfig.enable_use_gpu: JAX sees no GPU; the model runs on the CPU", stacklevel=3)
+            return False
         self._gpu, self._passes = device_id, GpuPassStrategy()
-        self._settings["memory_pool_init_size_mb"] = memory_pool_init_size_mb
+        return True
 
     def disable_gpu(self) -> None:
         """Run on the CPU."""
@@ -164,8 +152,9 @@ class AnalysisConfig:
         return self._settings["memory_pool_init_size_mb"]
 
     def fraction_of_gpu_memory_for_pool(self) -> float:
-        """0: the pool is JAX's."""
-        return 0.0
+        """The first chunk's part of what JAX may take of the device; 0 without a GPU, as in Fluid's CPU build."""
+        limit = 0 if self._gpu is None else pool.limit(jax_device(self.place()))
+        return (self.memory_pool_init_size_mb() << 20) / limit if limit else 0.0
 
     # How inputs are told apart.
 
@@ -316,7 +305,7 @@ class NativeConfig:
     Attributes:
         model_dir, prog_file, param_file: a directory, or two files.
         use_gpu, device: where to run.
-        fraction_of_gpu_memory: stored only; JAX's own allocator manages the device's memory.
+        fraction_of_gpu_memory: the first chunk of the device's memory, if 0 to 0.95, as the flag of that name.
         specify_input_name: whether inputs are matched by name.
     """
 
@@ -346,5 +335,6 @@ class NativeConfig:
         config.switch_specify_input_names(self.specify_input_name)
         config.switch_ir_optim(False)
         if self.use_gpu:
-            config.enable_use_gpu(100, self.device)
+            fraction = self.fraction_of_gpu_memory
+            config._use_gpu(lambda limit: int(limit * fraction) if 0 <= fraction <= 0.95 else 100 << 20, self.device)
         return config

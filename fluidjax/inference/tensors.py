@@ -83,8 +83,9 @@ class PaddleBuf:
     """
 
     def __init__(self, data: Any = 0):
-        self._array = np.zeros(0, "uint8")
-        self.resize(data) if isinstance(data, int) else self.reset(data)
+        self._array = np.zeros(data if isinstance(data, int) else 0, "uint8")
+        if not isinstance(data, int):
+            self.reset(data)
 
     def resize(self, length: int) -> None:
         """Resize to ``length`` bytes; new ones are zero."""

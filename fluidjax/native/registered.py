@@ -36,7 +36,7 @@ def _get_all_register_op_kernels() -> dict[str, list[str]]:
 
 def _get_use_default_grad_op_desc_maker_ops() -> list[str]:
     """The ops whose gradient reads all their inputs, outputs and output gradients."""
-    return [name for name in lowering.registered_ops() if has_grad_op_maker(name) and _reads_all(name)]
+    return [name for name in lowering.registered_ops() if has_non_empty_grad_op_maker(name) and _reads_all(name)]
 
 
 def _reads_all(op_type: str) -> bool:
@@ -48,24 +48,59 @@ def _reads_all(op_type: str) -> bool:
     return {slot.name for slot in lowering.get_op(f"{op_type}_grad").inputs} == whole
 
 
+# Ops that Paddle 1.8.5 registers without a maker of gradients; the others have one, though it may make nothing.
+_WITHOUT_MAKER = frozenset(
+    """
+    attention_lstm beam_search c_comm_init c_comm_init_all c_reducescatter c_sync_calc_stream c_sync_comm_stream
+    coalesce_tensor dequantize distributed_lookup_table fused_embedding_fc_lstm fusion_gru fusion_lstm
+    fusion_repeated_fc_relu fusion_seqconv_eltadd_relu fusion_seqexpand_concat_fc fusion_seqpool_concat
+    fusion_squared_mat_sub gather_tree get_tensor_from_selected_rows listen_and_serv load load_combine merge_ids
+    merge_selected_rows push_box_sparse push_sparse push_sparse_v2 quantize recv_save reorder_lod_tensor_by_rank_grad
+    requantize save save_combine split_ids
+    """.split()
+)
+# Ops of which Paddle 1.8.5 may write an output over an input.
+_OVER_AN_INPUT = frozenset(
+    """
+    abs_grad acos_grad affine_channel affine_channel_grad asin_grad assign atan_grad bce_loss bce_loss_grad
+    brelu_grad ceil ceil_grad clip clip_grad cos_grad elementwise_add elementwise_add_grad elementwise_add_grad_grad
+    elementwise_div_grad_grad elementwise_mul_grad_grad elementwise_sub elementwise_sub_grad
+    elementwise_sub_grad_grad elu elu_grad elu_grad_grad exp exp_grad flatten flatten2 flatten2_grad flatten_grad
+    floor floor_grad group_norm group_norm_grad hard_shrink_grad hard_sigmoid hard_sigmoid_grad hard_swish_grad
+    instance_norm_grad_grad leaky_relu leaky_relu_grad leaky_relu_grad_grad lod_reset lod_reset_grad log1p_grad
+    log_grad logsigmoid_grad pow_grad reciprocal reciprocal_grad relu relu6 relu6_grad relu_grad relu_grad_grad
+    reshape reshape2 reshape2_grad reshape2_grad_grad reshape_grad round round_grad rsqrt rsqrt_grad scale scatter
+    scatter_grad sigmoid sigmoid_cross_entropy_with_logits sigmoid_cross_entropy_with_logits_grad sigmoid_grad
+    sin_grad soft_relu soft_relu_grad softmax softmax_grad softmax_with_cross_entropy
+    softmax_with_cross_entropy_grad softplus_grad softshrink_grad softsign_grad sqrt sqrt_grad sqrt_grad_grad square
+    square_grad square_grad_grad squeeze2 squeeze2_grad stanh_grad sum swish_grad tanh tanh_grad tanh_shrink_grad
+    thresholded_relu_grad unsqueeze2 unsqueeze2_grad
+    """.split()
+)
+
+
 def has_grad_op_maker(op_type: str) -> bool:
-    """Whether an op is registered and has a gradient.
+    """Whether an op is registered with a maker of gradient ops, which may make none (``shape``, ``sgd``).
 
     For a gradient op, only explicitly written gradients count: derived gradients exist for every order, whereas
     scripts descend from ``relu`` through ``relu_grad`` until there is no further gradient.
     """
+    if not lowering.has_op(op_type) or op_type in _WITHOUT_MAKER:
+        return False
+    return lowering.get_op(op_type).forward is None or has_non_empty_grad_op_maker(op_type)
+
+
+def has_non_empty_grad_op_maker(op_type: str) -> bool:
+    """Whether an op is registered and has a gradient; of gradient ops as for ``has_grad_op_maker``."""
     if not lowering.has_op(op_type):
         return False
     definition = lowering.get_op(op_type)
     return definition.differentiable if definition.forward is None else definition.has_written_gradient
 
 
-has_non_empty_grad_op_maker = has_grad_op_maker
-
-
 def has_infer_inplace(op_type: str) -> bool:
-    """Whether an op's layer binds an output to the variable of an input."""
-    return lowering.has_op(op_type) and bool(lowering.get_op(op_type).inplace)
+    """Whether Paddle 1.8.5 may compute an op over one of its inputs; XLA reuses buffers of all ops."""
+    return op_type in _OVER_AN_INPUT
 
 
 def infer_no_need_buffer_slots(op_type: str, inputs: Any, outputs: Any, attrs: Any) -> set[str]:
