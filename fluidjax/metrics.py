@@ -40,7 +40,7 @@ def _is_numpy_(var: Any) -> bool:
 
 
 def _is_number_(var: Any) -> bool:
-    return isinstance(var, (int, float)) or (isinstance(var, np.ndarray) and var.shape == (1,))
+    return isinstance(var, (int, float, np.int64)) or (isinstance(var, np.ndarray) and var.shape == (1,))
 
 
 def _is_number_or_matrix_(var: Any) -> bool:
@@ -248,7 +248,7 @@ class EditDistance(MetricBase):
                 "There is no data in EditDistance Metric: no sequence was counted. Please check layers.edit_distance"
                 " output has been added to EditDistance."
             )
-        return self.total_distance / self.seq_num, self.instance_error / float(self.seq_num)
+        return self.total_distance / self.seq_num, self.instance_error / self.seq_num
 
 
 class Auc(MetricBase):

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from lowering.program import OpView
+
+
+def near(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The ``known`` names that are most like ``name``, the nearest first; capitals make no difference."""
+    spelled: dict[str, list[str]] = {}
+    for other in known:
+        spelled.setdefault(other.lower(), []).append(other)
+    return [other for small in get_close_matches(name.lower(), spelled, most) for other in spelled[small]][:most]
 
 
 class EnforceNotMet(Exception):
@@ -45,6 +55,16 @@ class UninitializedError(LoweringError, RuntimeError):
         self.variable = variable
         self.reader = reader
         self.line = line
+
+    @classmethod
+    def shape_alone(cls, reader: str, variable: str, shape: tuple[int, ...]) -> UninitializedError:
+        """The error of reading the elements of a variable of which only the shape is here."""
+        return cls(
+            f"{reader} reads {variable!r}, of which this process has the shape alone"
+            "\n  expected: a value"
+            f"\n  received: a shape, {list(shape)}, as a trainer has of a table that parameter servers hold"
+            "\n  what to do: run a program that asks the servers, such as the trainer's, or a clone of it"
+        )
 
 
 class OpError(LoweringError, RuntimeError):

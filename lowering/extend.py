@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 
 @cache
@@ -21,3 +24,17 @@ def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
         return params["num_consts"], params["num_carry"]
     constants, carried, _ = params["ft_in"].unpack()  # since jax 0.11
     return len(constants), len(carried)
+
+
+def is_literal(value: Any) -> bool:
+    """Whether what an equation reads is a number written into it, not a variable."""
+    return isinstance(value, extend().core.Literal)
+
+
+def function_of(
+    whole: ClosedJaxpr, inputs: Sequence[Any], outputs: Sequence[Any], equations: Sequence[Any], effects: Any
+) -> Callable[..., Any]:
+    """Some equations of ``whole`` as a function of the variables ``inputs``, which returns the list of ``outputs``."""
+    names = whole.jaxpr.debug_info.with_unknown_names()
+    part = extend().core.Jaxpr(whole.jaxpr.constvars, inputs, outputs, equations, effects, names)
+    return extend().core.jaxpr_as_fun(extend().core.ClosedJaxpr(part, whole.consts))

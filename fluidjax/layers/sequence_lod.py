@@ -326,6 +326,6 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
     """Reverse the rows of each sequence, preserving the LoD."""
-    ragged(x, "x", "sequence_reverse", (*FULL_NUMBERS, "int8", "uint8"))
+    ragged(x, "x", "sequence_reverse", (*FULL_NUMBERS, "int8"))
     helper = LayerHelper("sequence_reverse", input=x, name=name)
     return _one_output(helper, helper.input_dtype(), {"X": x}, {}, slot="Y")

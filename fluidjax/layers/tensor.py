@@ -41,6 +41,7 @@ from fluidjax.writing.checks import (
     check_dtype,
     check_type,
     check_variable_and_dtype,
+    common_dtype,
     convert_dtype,
 )
 from fluidjax.writing.emit import emit, emit_again, emit_many
@@ -226,17 +227,17 @@ def tensor_array_to_tensor(
 
 
 def sums(input: Variable | list[Variable], out: Variable | None = None) -> Variable:
-    """The sum of a list of tensors; written to ``out`` if given."""
+    """The sum of a list of tensors, of one dtype unless ``out``, to which it is then written, is given."""
     if isinstance(input, (list, tuple)):
         for i, x in enumerate(input):
             check_variable_and_dtype(x, f"input[{i}]", FULL_NUMBERS, "sums")
-        first = input[0]
     else:
         check_variable_and_dtype(input, "input", FULL_NUMBERS, "sums")
-        first = input
+        input = [input]
     if out is not None:
         check_variable_and_dtype(out, "out", FULL_NUMBERS, "sums")
-    return emit("sum", {"X": input}, first.dtype, {"use_mkldnn": False}, out=out)
+    dtype = common_dtype("sums", input) if out is None else out.dtype
+    return emit("sum", {"X": input}, dtype, {"use_mkldnn": False}, out=out)
 
 
 _ASSIGNED = {

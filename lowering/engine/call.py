@@ -15,6 +15,7 @@ from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
 from lowering.registry import Masked, OpDef, Slot, Wise
 from lowering.values import (
+    Form,
     LoDArray,
     Meta,
     RankTable,
@@ -45,6 +46,8 @@ def gather(definition: OpDef, op: OpView, lookup: Mapping[str, Any], program: Pr
         optional = optional or (not names and slot.param in definition.spare)
         if not optional:
             _check_initialized(slot, names, values, op)
+        if Form in map(type, values):
+            _check_elements(slot, names, values, definition, op)
         if slot.duplicable:
             found[slot.name] = values
         else:
@@ -80,6 +83,14 @@ def _check_initialized(slot: Slot, names: Sequence[str], values: list[Any], op: 
                 reader,
                 op.user_line().strip(),
             )
+
+
+def _check_elements(slot: Slot, names: Sequence[str], values: list[Any], definition: OpDef, op: OpView) -> None:
+    if slot.wants == "meta" or definition.kind == "block":
+        return
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, Form):
+            raise UninitializedError.shape_alone(f"op {op.type} (#{op.index})", name, value.shape)
 
 
 def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any]:

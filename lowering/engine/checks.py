@@ -321,13 +321,21 @@ def _first(flags: Sequence[Array]) -> Array:
     return jnp.stack([jnp.where(stacked[at, 0] != 0, at + 1, 0), stacked[at, 1]])
 
 
+def needing(room: Any, capacity: int) -> Array:
+    """The flag of a buffer of this capacity: the room that is needed if that is more, else 0."""
+    room = jnp.asarray(room, jnp.int32).reshape(())
+    return jnp.where(room > capacity, room, 0)
+
+
 def merged(known: Array, new: Array) -> Array:
-    """Merge two flags of one name: for overflows whether there was any, for faults the first."""
-    return known | new if new.dtype == bool else jnp.where(known[0] != 0, known, new)
+    """Merge two flags of one name: for overflows whether there was any, or the largest need; for faults the first."""
+    if new.ndim:
+        return jnp.where(known[0] != 0, known, new)
+    return known | new if new.dtype == bool else jnp.maximum(known, new)
 
 
 def over_steps(flags: Array) -> Array:
     """Merge a flag per step [steps, ...] into one."""
-    if flags.dtype == bool:
-        return flags.any()
+    if flags.ndim == 1:
+        return flags.any() if flags.dtype == bool else flags.max(initial=0)
     return flags[jnp.argmax(flags[:, 0])] if flags.shape[0] else jnp.zeros(2, jnp.int64)

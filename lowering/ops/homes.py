@@ -145,6 +145,7 @@ nn.embedding lookup_table lookup_table_dequant lookup_table_grad lookup_table_v2
 nn.embedding lookup_table_v2_grad
 nn.images_v2 channel_shuffle channel_shuffle_grad fold fold_grad pad3d pad3d_grad
 nn.images_v2 pixel_unshuffle pixel_unshuffle_grad
+nn.int8 dequantize quantize requantize
 nn.interpolate bicubic_interp bicubic_interp_grad bilinear_interp bilinear_interp_grad
 nn.interpolate linear_interp linear_interp_grad nearest_interp nearest_interp_grad
 nn.interpolate trilinear_interp trilinear_interp_grad

@@ -36,14 +36,21 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
+def _int64(value: float) -> int:
+    return int(np.int64(int(value)))
+
+
+_WHOLE = (int, np.integer, np.bool_)
+_NUMBERS = (*_WHOLE, float, np.floating)
+# Fluid truncates a fraction given for a LONG or a BOOLEAN, and refuses it for an INT.
 _CONVERTERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
-    "INT": ((int, np.integer, bool), int),
-    "LONG": ((int, np.integer, bool), int),
+    "INT": (_WHOLE, int),
+    "LONG": (_NUMBERS, _int64),
     "BLOCK": ((int, np.integer), int),
-    "FLOAT": ((int, float, np.integer, np.floating), _float32),
+    "FLOAT": (_NUMBERS, _float32),
     "STRING": ((str, bytes), lambda v: v if isinstance(v, str) else v.decode("utf-8", "surrogateescape")),
-    "BOOLEAN": ((bool, np.bool_, int, np.integer), bool),
-    "FLOAT64": ((int, float, np.integer, np.floating), float),
+    "BOOLEAN": (_NUMBERS, bool),
+    "FLOAT64": (_NUMBERS, float),
     "SCALAR": (
         (bool, int, float, complex, np.bool_, np.number),
         lambda v: v.item() if isinstance(v, np.generic) else v,
@@ -76,9 +83,14 @@ def as_attribute(kind: str, value: Any, error: Callable[[Any], Exception]) -> An
             raise error(value)
         return [as_attribute(_LISTS[kind], v, error) for v in value]
     accepted, convert = _CONVERTERS[kind]
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
     if not isinstance(value, accepted):
         raise error(value)
-    return convert(value)
+    try:
+        return convert(value)
+    except (ValueError, OverflowError):  # no int64: not a number, or too large
+        raise error(value) from None
 
 
 def check_attrs(type: str, attrs: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:

@@ -163,6 +163,7 @@ class OpDef:
     inplace: Mapping[str, str] = field(default_factory=dict)  # output slot -> input slot
     spare: tuple[str, ...] = ()  # parameters of required inputs that Paddle 2 may leave unbound
     absent: tuple[str, ...] = ()  # parameters of required inputs whose variable may have no value yet
+    begins: Mapping[str, str] = field(default_factory=dict)  # of these, input slot -> attribute that None stands for
     undeclared: tuple[str, ...] = ()  # output slots, or "Slot:dtype", that shape inference leaves to the layer
     updates: tuple[str, ...] = ()  # input slots whose variables the op changes; new values follow its outputs
     continues: tuple[str, ...] = ()  # output slots whose variables the op continues from, or may leave unchanged

@@ -72,6 +72,13 @@ class Rule(OpDef):
         self.roomy = self._of_parameters(fn)
         return fn
 
+    def grad_with_room(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the same of the gradient op, whose rows are those of the op's results; padding counts for nothing."""
+        if self.gradient is None:
+            raise RegistryError(f"{self.type}: declare the gradient before its room")
+        self.gradient.roomy = Rule._of_parameters(self.gradient, fn)  # type: ignore[arg-type]
+        return fn
+
     def _of_parameters(self, fn: Callable[..., Any]) -> Check:
         positional, keyword, special = signature(fn)
         slots = (checked_slot(self, p) for p in positional)
@@ -126,6 +133,7 @@ def op(
     compares: bool = False,
     kind: str = "plain",
     absent: str = "",
+    begins: Mapping[str, str] | None = None,
     spare: str = "",
     undeclared: str = "",
     continues: str = "",
@@ -162,6 +170,7 @@ def op(
             ``pinned``).
         spare: parameters of required inputs that programs of later releases may leave unbound; the rule gets None.
         absent: parameters of required inputs whose variable may have no value yet; the rule then gets None.
+        begins: those of them, parameter -> attribute, for which None means the number that the attribute is.
         undeclared: output slots (``Slot:dtype``: their data types) that inference leaves as declared by the layer.
         continues: output slots whose variables the op continues from: it adds to their values, or may keep them.
         continues_if: the attribute whose truth makes it so; always, by default.
@@ -179,6 +188,7 @@ def op(
         definition.kind, definition.rows, definition.infer, definition.fold = kind, _rows(rows, name), infer, fold
         definition.lod, definition.linear, definition.compares = _lod_map(definition, lod), linear, compares
         definition.absent, definition.spare, definition.undeclared = words(absent), words(spare), words(undeclared)
+        definition.begins = {definition.slot_of(p).name: attr for p, attr in (begins or {}).items()}  # type: ignore
         definition.continues, definition.continues_if, definition.moves = words(continues), continues_if, moves
         definition.changes = tuple(s.name for s in definition.inputs if s.param in words(changes))
         definition.inplace = {o: (definition.slot_of(p) or Slot(p, p)).name for o, p in (inplace or {}).items()}

@@ -6,12 +6,11 @@ that an import of the front end does.
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lowering.errors import RegistryError, UnknownOpError
+from lowering.errors import RegistryError, UnknownOpError, near
 from lowering.registry.definition import OpDef
 
 _REGISTRY: dict[str, OpDef] = {}
@@ -79,8 +78,8 @@ def get_op(type: str) -> OpDef:
 def unknown_op_message(type: str) -> str:
     """The message for an unknown op type, with similar names."""
     known = registered_ops()
-    near = difflib.get_close_matches(type, known, n=3)
-    hint = f"; similar ops that exist: {', '.join(near)}" if near else ""
+    close = near(type, known, 3)
+    hint = f"; similar ops that exist: {', '.join(close)}" if close else ""
     return (
         f"op {type!r} is unknown: expected one of the {len(known)} registered op types{hint}."
         " Register a rule for it with lowering.op (CONTRIBUTING: how to add an op)"

@@ -40,6 +40,27 @@ def test_negative_indices_count_from_the_end(rng):
     np.testing.assert_array_equal(np.array(row), x[-1:])
 
 
+def test_a_result_is_declared_as_what_its_op_writes():
+    """Also where a script made the variable with another dtype."""
+    with fluid.program_guard(fluid.Program()):
+        x, y = fluid.data("x", [2, 3]), fluid.data("b", [2, 3], "bool")
+        into = [fluid.default_main_program().global_block().create_var(dtype="float32", shape=[2, 3]) for _ in "ab"]
+        layers.equal(x, x, cond=into[0])
+        layers.logical_and(y, y, out=into[1])
+    assert [var.dtype for var in into] == [fluid.core.VarDesc.VarType.BOOL] * 2
+
+
+def test_the_background_of_detections_is_the_argument():
+    with fluid.program_guard(fluid.Program()):
+        loc, scores = fluid.data("loc", [2, 8, 4]), fluid.data("scores", [2, 8, 3])
+        prior, spread = fluid.data("prior", [8, 4]), fluid.data("spread", [8, 4])
+        rows, index = layers.detection_output(
+            loc, scores, prior, spread, background_label=2, nms_eta=0.5, return_index=True
+        )
+    assert (rows.op.attr("background_label"), rows.op.attr("nms_eta")) == (2, 0.5)
+    assert index.dtype == fluid.core.VarDesc.VarType.INT64
+
+
 def test_gradient_of_a_ragged_input_has_its_lod(rng):
     x = fluid.create_lod_tensor(rng.random((5, 4), np.float32), [[2, 3]], fluid.CPUPlace())
 

@@ -48,6 +48,9 @@ def test_edit_distance():
     metric = M.EditDistance("edits")
     metric.update(np.array([[0.0], [2.0], [4.0]]), 3)
     assert metric.eval() == (2.0, pytest.approx(2 / 3))
+    metric.update(np.array([[6.0], [0.0]]), np.array([2]))  # as layers.edit_distance counts them
+    mean, wrong = metric.eval()
+    np.testing.assert_allclose(np.concatenate([mean, wrong]), [2.4, 0.6])
 
 
 def test_auc_matches_pair_counting(rng):

@@ -63,6 +63,9 @@ def test_clamp_without_a_lower_bound_keeps_negative_values(program):
 def test_uniform_random_keeps_its_dtype(program):
     """Fluid 1.8.5 writes float32 whatever is asked for: a listed deviation."""
     assert L.uniform_random([2], "float64").dtype == fluid.core.VarDesc.VarType.FP64
+    for spelt in ("double", "float", "f8", float, np.float64):  # as NumPy spells it
+        for draw in (L.uniform_random, L.gaussian_random):
+            assert draw([2], dtype=spelt).dtype == fluid.core.VarDesc.VarType.FP64
 
 
 def run(*outs):

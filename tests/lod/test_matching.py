@@ -55,3 +55,25 @@ def test_boxes_are_coded_row_by_row(rng, train_exact) -> None:
 def test_a_stream_of_boxes_compiles_for_rooms(rng) -> None:
     trained = train(matched, feeds(rng, [[total - 2, 2] for total in rng.permutation(np.arange(4, 20))]))
     assert trained.compilations <= 8
+
+
+def test_boxes_decoded_against_proposals_keep_their_images(rng) -> None:
+    """As Faster R-CNN evaluates: the proposals know their images, the offsets that a head computed do not."""
+    counts, classes = [3, 2], 2
+    rois = fluid.data("rois", [None, 4], "float32", lod_level=1)
+    offsets = fluid.data("offsets", [None, classes, 4], "float32")
+    sizes = fluid.data("sizes", [None, 3], "float32")
+    found = layers.box_coder(rois, [1.0] * 4, offsets, "decode_center_size", box_normalized=False, axis=1)
+    assert found.lod_level == 1
+    clipped = layers.box_clip(found, sizes)
+    proposals = 10 * boxes(rng, sum(counts))
+    feed = {
+        "rois": ragged(proposals, counts),
+        "offsets": np.zeros((sum(counts), classes, 4), np.float32),
+        "sizes": np.array([[100, 100, 1], [4, 4, 1]], np.float32),
+    }
+    decoded, inside = fluid.Executor().run(feed=feed, fetch_list=[found, clipped], return_numpy=False)
+    assert decoded.lod() == inside.lod() == [[0, 3, 5]]
+    want = np.repeat(proposals[:, None], classes, axis=1)
+    np.testing.assert_allclose(decoded, want, rtol=1e-5)
+    np.testing.assert_allclose(inside, np.concatenate([want[:3], np.minimum(want[3:], 3)]), rtol=1e-5)

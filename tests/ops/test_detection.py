@@ -47,11 +47,10 @@ def test_iou_similarity(rng):
 def test_box_coder_round_trip(rng):
     prior, target = boxes(rng, 6), boxes(rng, 6)
     variance = np.full((6, 4), 0.1)
-    deltas = run("box_coder", jnp.asarray(prior), jnp.asarray(target), jnp.asarray(variance))
+    priors = LoDArray(jnp.asarray(prior))
+    deltas = run("box_coder", priors, jnp.asarray(target), jnp.asarray(variance))
     assert deltas.shape == (6, 6, 4)
-    back = run(
-        "box_coder", jnp.asarray(prior), jnp.asarray(deltas), jnp.asarray(variance), code_type="decode_center_size"
-    )
+    back = run("box_coder", priors, jnp.asarray(deltas), jnp.asarray(variance), code_type="decode_center_size")
     np.testing.assert_allclose(back, np.broadcast_to(target[:, None], (6, 6, 4)), rtol=1e-5)
 
 

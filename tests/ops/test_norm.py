@@ -48,3 +48,25 @@ def test_statistics_of_the_data_outlive_a_host_op():
         exe.run(feed={"x": rows}, fetch_list=[loss])
         size = np.array(fluid.global_scope().find_var("dn.batch_size").get_tensor())
     np.testing.assert_allclose(size, np.full(3, 1e4 - 0.1 * 5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_half_precision_is_normalised_in_the_precision_of_its_statistics(rng, running):
+    """The sum of a channel, 131072 * 2, is beyond float16."""
+    x = (rng.standard_normal((8, 1, 128, 128)) + 2).astype(np.float16)
+    stats = [np.ones(1, np.float32), np.zeros(1, np.float32), np.full(1, 2, np.float32), np.ones(1, np.float32)]
+    rows = lowering.LoDArray(jnp.asarray(x))
+    y, _, _, mean, inv_std, _ = lowering.get_op("batch_norm")(rows, *stats, use_global_stats=running)
+    assert y.dtype == np.float16
+    if not running:
+        np.testing.assert_allclose(mean, x.astype(np.float64).mean((0, 2, 3)), rtol=1e-6)
+        mean, inv_std = np.array(mean), np.array(inv_std)
+    else:
+        mean, inv_std = stats[2], stats[3]
+    np.testing.assert_allclose(y, (x - mean) * inv_std, rtol=2e-3, atol=2e-3)
+    d_y = rng.standard_normal(x.shape).astype(np.float16)
+    d_x, d_scale, d_bias = lowering.get_op("batch_norm_grad")(
+        rows, *stats[:2], mean, inv_std, d_y, *stats[2:], epsilon=1e-5, data_layout="NCHW", use_global_stats=running
+    )
+    assert d_x.dtype == np.float16 and d_scale.dtype == d_bias.dtype == np.float32
+    np.testing.assert_allclose(d_bias, d_y.astype(np.float64).sum((0, 2, 3)), rtol=1e-4, atol=1e-2)

@@ -9,6 +9,7 @@ import pytest
 
 import lowering
 from lowering.ops.nn import pool_kernels as kernels
+from lowering.ops.nn.pool import avg_pool_grad
 from lowering.ops.nn.pool_kernels import AdaptiveAxis, Axis
 
 
@@ -102,3 +103,15 @@ def test_a_window_of_nothing_but_padding_is_the_lowest_float(rng, op_type):
     expected = np.zeros((4, 3))
     expected[2, 1] = 5.0
     np.testing.assert_array_equal(d_x[0, 0], expected)
+
+
+@pytest.mark.parametrize("size", [128, 257])
+def test_means_of_half_precision_are_of_sums_beyond_it(size):
+    x = np.full((1, 1, size, size), 8, np.float16)
+    attrs = {"pooling_type": "avg", "ksize": [size, size]}
+    out = run("pool2d", x, **attrs)
+    assert out.dtype == np.float16 and out.item() == 8
+    axes = [Axis(size, 1, size, 1, 0)] * 2
+    d_x = avg_pool_grad(jax.numpy.full((1, 1, 1, 1), 4096, np.float16), axes, True)
+    assert d_x.dtype == np.float16
+    np.testing.assert_allclose(d_x, 4096 / size**2, rtol=1e-3)

@@ -120,3 +120,19 @@ def test_integers_to_floats():
     )
     table = np.linspace(0, 1, 128, dtype=np.float32)
     np.testing.assert_array_equal(run("dequantize_log", x, table), [[-table[0], -table[127], table[0], table[5]]])
+
+
+def test_bytes_for_numbers():
+    """Halves go to even, and numbers beyond the type to its ends, as recorded from Paddle 1.8.5."""
+    x = np.array([0.005, 0.015, 0.025, -0.005, -0.2, 1.5], np.float32)
+    signed = run("quantize", x, Scale=100.0, is_negative_input=True)
+    assert signed.dtype == np.int8 and signed.tolist() == [0, 2, 2, 0, -20, 127]
+    unsigned = run("quantize", x, Scale=300.0)
+    assert unsigned.dtype == np.uint8 and unsigned.tolist() == [2, 4, 8, 0, 0, 255]
+    np.testing.assert_allclose(run("dequantize", signed, Scale=100.0), signed / np.float32(100), rtol=1e-6)
+    assert run("requantize", np.array([40, -113, 41], np.int8), Scale_in=50.0, Scale_out=120.0).tolist() == [
+        96,
+        -128,
+        98,
+    ]
+    assert run("requantize", np.array([5, 255], np.uint8), Scale_in=100.0, Scale_out=50.0).tolist() == [2, 128]

@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype, common_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -185,7 +185,7 @@ def matrix_nms(
         "keep_top_k": keep_top_k,
         "normalized": normalized,
     }
-    outputs = [("Out", bboxes.dtype, True), ("Index", "int64", True)]  # holds int32, as in Fluid
+    outputs = [("Out", bboxes.dtype, True), ("Index", "int64", False)]  # holds int32, as in Fluid
     out, index = emit_many("matrix_nms", {"BBoxes": bboxes, "Scores": scores}, outputs, attrs, name=name)
     return (out, index) if return_index else out
 
@@ -228,5 +228,6 @@ def collect_fpn_proposals(
     count = max_level - min_level + 1
     inputs = {"MultiLevelRois": multi_rois[:count], "MultiLevelScores": multi_scores[:count]}
     attrs = {"post_nms_topN": post_nms_top_n}
-    dtype = multi_rois[0].dtype
+    dtype = common_dtype("collect_fpn_proposals", multi_rois)
+    common_dtype("collect_fpn_proposals", multi_scores)
     return emit("collect_fpn_proposals", inputs, dtype, attrs, name=name, slot="FpnRois", stop_gradient=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fluidjax.framework import Variable
 from fluidjax.layers._detection.targets import sampled
-from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = ["retinanet_detection_output", "retinanet_target_assign", "sigmoid_focal_loss"]
@@ -72,6 +72,11 @@ def retinanet_detection_output(
     Returns:
         Rows (label, score, x0, y0, x1, y1), one LoD level.
     """
+    for what, levels in {"bboxes": bboxes, "scores": scores, "anchors": anchors}.items():
+        check_type(levels, what, list, "retinanet_detection_output")
+        for i, level in enumerate(levels):
+            check_variable_and_dtype(level, f"{what}[{i}]", FULL_FLOATS, "retinanet_detection_output")
+    check_variable_and_dtype(im_info, "im_info", FULL_FLOATS, "retinanet_detection_output")
     inputs = {"BBoxes": list(bboxes), "Scores": list(scores), "Anchors": list(anchors), "ImInfo": im_info}
     attrs = {
         "score_threshold": score_threshold,
@@ -80,7 +85,7 @@ def retinanet_detection_output(
         "keep_top_k": keep_top_k,
         "nms_eta": nms_eta,
     }
-    out = emit("retinanet_detection_output", inputs, bboxes[0].dtype, attrs)
+    out = emit("retinanet_detection_output", inputs, scores[0].dtype, attrs)
     out.stop_gradient = True
     return out
 

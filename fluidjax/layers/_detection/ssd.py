@@ -61,7 +61,7 @@ def detection_output(
     inputs = {"Scores": turned, "BBoxes": decoded}
     if not return_index:
         return emit("multiclass_nms", inputs, decoded.dtype, attrs, layer="detection_output", stop_gradient=True)
-    outputs = [("Out", decoded.dtype, True), ("Index", "int32", True)]
+    outputs = [("Out", decoded.dtype, True), ("Index", "int64", True)]  # holds int32, as in Fluid
     out, index = emit_many("multiclass_nms2", inputs, outputs, attrs, layer="detection_output")
     return out, index
 

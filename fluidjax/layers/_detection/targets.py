@@ -8,6 +8,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layers._tensor.indexing import gather
 from fluidjax.layers._tensor.manipulation import reshape
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
 from fluidjax.writing.emit import emit_many
 
 __all__ = [
@@ -102,6 +103,10 @@ def generate_proposals(
     Returns:
         Boxes [R, 4] and their scores [R, 1], one LoD level.
     """
+    singles = {"scores": scores, "bbox_deltas": bbox_deltas, "anchors": anchors, "variances": variances}
+    for what, var in singles.items():
+        check_variable_and_dtype(var, what, ("float32",), "generate_proposals")
+    check_variable_and_dtype(im_info, "im_info", FULL_FLOATS, "generate_proposals")
     inputs = {
         "Scores": scores,
         "BboxDeltas": bbox_deltas,

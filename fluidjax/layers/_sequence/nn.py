@@ -177,7 +177,7 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
 
 def filter_by_instag(
     ins: Variable, ins_tag: Variable, filter_tag: Variable, is_lod: bool, out_val_if_empty: int = 0
-) -> tuple[Variable, Variable]:
+) -> list[Variable]:
     """Select the instances that have one of the given tags, with their loss weights.
 
     Args:
@@ -200,4 +200,4 @@ def filter_by_instag(
         outputs={"Out": out, "LossWeight": weight, "IndexMap": index},
         attrs={"is_lod": is_lod, "out_val_if_empty": out_val_if_empty},
     )
-    return out, weight
+    return [out, weight]

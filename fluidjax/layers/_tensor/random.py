@@ -67,6 +67,7 @@ def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: f
         seed: 0 for different values in each run.
     """
     check_type(shape, "shape", (list, tuple, Variable), "uniform_random/rand")
+    dtype = to_var_type(dtype)
     check_dtype(dtype, "dtype", FULL_FLOATS, "uniform_random/rand")
     return _drawn("uniform_random", shape, dtype, {"min": min, "max": max, "seed": seed})
 
@@ -74,6 +75,7 @@ def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: f
 def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32") -> Variable:
     """Random values from the normal distribution N(mean, std ** 2); ``shape`` as for uniform_random."""
     check_type(shape, "shape", (list, tuple, Variable), "gaussian_random/randn")
+    dtype = to_var_type(dtype)
     check_dtype(dtype, "dtype", FULL_FLOATS, "gaussian_random/randn")
     return _drawn("gaussian_random", shape, dtype, {"mean": mean, "std": std, "seed": seed})
 
@@ -227,7 +229,7 @@ def random_crop(x: Variable, shape: list[int], seed: Any = None) -> Variable:
     Raises:
         ValueError: ``seed`` has another type.
     """
-    check_type(x, "x", Variable, "random_crop")
+    check_variable_and_dtype(x, "x", ("float32", "float64", "uint8", "int16", "int32"), "random_crop")
     helper = LayerHelper("random_crop")
     out = helper.create_variable_for_type_inference(x.dtype)
     seed = int(np.random.randint(-65536, 65536)) if seed is None else seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
-from fluidjax.framework import Variable
+from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
 from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_dtype, check_type, check_variable_and_dtype
@@ -76,7 +76,8 @@ def strided_slice(input: Variable, axes: list[int], starts: Any, ends: Any, stri
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)
     for label, value in (("starts", starts), ("ends", ends), ("strides", strides)):
-        _check_int32(label, value)
+        if not in_dygraph_mode():  # as in Fluid, where eager bounds may be int64 too
+            _check_int32(label, value)
         found = _bound(helper, inputs, attrs, flags, label, value)
         flags = flags if isinstance(value, Variable) else found
     attrs["infer_flags"] = flags

@@ -81,13 +81,15 @@ def _off_priors(attrs, ndim):
 @sequence_infer.inferred
 def _infer_box_coder(of):
     prior, target = of("PriorBox"), of("TargetBox")
-    shape = (target.shape[0], prior.shape[0], 4) if _encodes(of.attrs) else target.shape
-    return {"OutputBox": (shape, target.lod_level, target.dtype)}
+    if _encodes(of.attrs):
+        return {"OutputBox": ((target.shape[0], prior.shape[0], 4), target.lod_level, target.dtype)}
+    level = (prior if of.attrs.get("axis", 0) == 1 else target).lod_level
+    return {"OutputBox": (target.shape, level, target.dtype)}
 
 
 @op(out="OutputBox", diff="", lod={"OutputBox": "target_box"}, rows=_off_priors, infer=_infer_box_coder)
 def box_coder(
-    prior_box,
+    prior_box: LoDArray,
     target_box,
     prior_box_var=None,
     *,
@@ -99,19 +101,22 @@ def box_coder(
     """Encode every TargetBox [N, 4] against every PriorBox [M, 4], divided by the variances; or decode.
 
     Decoding takes TargetBox [N, M, 4], and priors along ``axis`` 0 (M of them) or 1 (N). Variances are a tensor, four
-    numbers, or absent.
+    numbers, or absent. The boxes have the sequences of TargetBox; along ``axis`` 1 those of PriorBox: proposals of
+    several images keep their images though the offsets, which a network made, have none.
     """
+    priors = prior_box.data
     extra = 0 if box_normalized else 1
     if prior_box_var is not None:
         spread = prior_box_var
     else:
         spread = jnp.asarray(variance or [1.0] * 4, target_box.dtype)
     if _encodes({"code_type": code_type}):
-        return encode(prior_box, target_box, extra) / spread
+        return encode(priors, target_box, extra) / spread
     place = (slice(None), None) if axis == 1 else (None, slice(None))
     if spread.ndim == 2:
         spread = spread[place]
-    return decode(prior_box[place], target_box * spread, extra)
+    boxes = decode(priors[place], target_box * spread, extra)
+    return prior_box.with_data(boxes) if axis == 1 else boxes
 
 
 @op(diff="", out="Output", lod=None)
@@ -156,3 +161,13 @@ def box_decoder_and_assign(prior_box, target_box, box_score, prior_box_var=None,
     chosen = jnp.take_along_axis(decoded, best[:, None, None].astype(jnp.int32), axis=1)[:, 0]
     assigned = chosen if classes > 1 else prior_box
     return decoded.reshape(target_box.shape), assigned
+
+
+@box_decoder_and_assign.fits
+def _(prior_box, target_box, box_score, prior_box_var=None):
+    for name, var in (("PriorBox", prior_box), ("TargetBox", target_box), ("BoxScore", box_score)):
+        fitting.rank(name, var, 2)
+    fitting.dim("PriorBox", prior_box, 1, 4)
+    if prior_box_var is not None:
+        fitting.rank("PriorBoxVar", prior_box_var, 1)
+        fitting.dim("PriorBoxVar", prior_box_var, 0, 4)

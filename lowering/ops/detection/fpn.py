@@ -10,6 +10,7 @@ from itertools import zip_longest
 import numpy as np
 
 from lowering.dtypes import INT32
+from lowering.ops import fitting
 from lowering.ops.detection import roomy_proposals as roomy
 from lowering.ops.detection.match import host
 from lowering.ops.detection.nms_v3 import by_image
@@ -109,6 +110,14 @@ def collect_fpn_proposals(
     best = best[np.argsort(image[best], kind="stable")]
     counts = np.bincount(image[best], minlength=len(pairs[0][1]) - 1).astype(np.int32)
     return LoDArray(rois[best], (_split(counts),)), counts
+
+
+@collect_fpn_proposals.fits
+def _(multi_level_rois, multi_level_scores):
+    for name, levels, width in (("MultiLevelRois", multi_level_rois, 4), ("MultiLevelScores", multi_level_scores, 1)):
+        for level in levels:
+            fitting.rank(name, level, 2)
+            fitting.dim(name, level, 1, width)
 
 
 collect_fpn_proposals.with_room(roomy.collected)

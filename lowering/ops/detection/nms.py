@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from lowering.ops.detection import roomy_levels
 from lowering.ops.detection import roomy_nms as roomy
 from lowering.ops.detection.match import host
 from lowering.ops.detection.polygon_overlap import polygon_overlap
@@ -324,3 +325,6 @@ def locality_aware_nms(
                 kept += [(label, i) for i in own]
         found.append((boxes, score, best(kept, score, keep_top_k, False)))
     return detections(found, data_of(bboxes).dtype, placeholder=True)
+
+
+locality_aware_nms.with_room(roomy_levels.locality_aware)

@@ -152,6 +152,13 @@ def density_prior_box(
     return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
 
 
+@density_prior_box.fits
+def _(input, image, *, fixed_sizes, densities):
+    fitting.rank("Input", input, 4)
+    fitting.rank("Image", image, 4)
+    fitting.as_many("densities", densities, len(fixed_sizes))
+
+
 @op(out="Anchors Variances", diff="", lod=None)
 def anchor_generator(
     input: Meta,

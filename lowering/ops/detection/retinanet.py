@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lowering.ops.detection import roomy_levels
 from lowering.ops.detection.nms import suppress
 from lowering.ops.detection.pixel_boxes import clipped, decode, joined
 from lowering.ops.shared import round_half_away
@@ -74,3 +75,6 @@ def retinanet_detection_output(
         ]
         found.append(_one_image(parts, keep_top_k, nms_threshold, nms_eta))
     return joined(found)
+
+
+retinanet_detection_output.with_room(roomy_levels.retinanet)

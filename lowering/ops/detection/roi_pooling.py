@@ -242,6 +242,12 @@ def psroi_pool(
     return per_region(rois, jnp.einsum("rih,rjw,rcijhw->rcij", rows, columns, maps))
 
 
+@psroi_pool.fits
+def _(x, rois, *, output_channels, pooled_height, pooled_width):
+    _check_rois(x, rois, pooled_height, pooled_width)
+    fitting.dim("X", x, 1, output_channels * pooled_height * pooled_width)
+
+
 @psroi_pool.grad(slots=_PS, newer="rois_num")
 def _(x: Meta, rois: LoDArray, d_out, rois_num=None, *, output_channels, spatial_scale, pooled_height, pooled_width):
     bins = (pooled_height, pooled_width)

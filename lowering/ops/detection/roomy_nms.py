@@ -28,7 +28,7 @@ class _Boxes(NamedTuple):
     valid: Array
 
 
-def _inputs(bboxes: Any, scores: Any) -> tuple[Array, Array, Array, int]:
+def inputs(bboxes: Any, scores: Any) -> tuple[Array, Array, Array, int]:
     """Boxes [N, C or 1, M, 4], scores and whether they are of the image [N, C, M], rows from one image to the next."""
     box, score = jnp.asarray(data_of(bboxes)), jnp.asarray(data_of(scores))
     if box.shape[-1] != 4:
@@ -44,16 +44,20 @@ def _inputs(bboxes: Any, scores: Any) -> tuple[Array, Array, Array, int]:
 
 
 def _candidates(bboxes: Any, scores: Any, background: int, limit: float, top: int) -> _Boxes:
-    boxes, score, valid, stride = _inputs(bboxes, scores)
+    return chosen(*inputs(bboxes, scores), background, limit, top)
+
+
+def chosen(boxes: Array, score: Array, valid: Array, stride: int, background: int, limit: float, top: int) -> _Boxes:
+    """The best candidates of each class: at most ``top`` above ``limit``."""
     valid &= (score > limit) & (np.arange(score.shape[1]) != background)[:, None]
     room = min(score.shape[2], top) if top > -1 else score.shape[2]
     best, order = jax.lax.top_k(jnp.where(valid, score, -jnp.inf), room)
-    chosen = jnp.take_along_axis(boxes, order[..., None], axis=2)
+    taken = jnp.take_along_axis(boxes, order[..., None], axis=2)
     rows = order + stride * jnp.arange(score.shape[0], dtype=np.int32)[:, None, None]
-    return _Boxes(chosen, best, rows, jnp.take_along_axis(valid, order, axis=2))
+    return _Boxes(taken, best, rows, jnp.take_along_axis(valid, order, axis=2))
 
 
-def _overlaps(box: Array, others: Array, normalized: bool) -> Array:
+def overlaps(box: Array, others: Array, normalized: bool) -> Array:
     """Intersection over union of a box [4] with others [k, 4]; see ``nms.overlaps``."""
     extra = 0 if normalized else 1
 
@@ -73,7 +77,7 @@ def kept_of(boxes: Array, valid: Array, *, threshold: float, eta: float, normali
     def step(state, at):
         worst, threshold, count = state
         keep = valid[at] & (worst[at] <= threshold) & (count != most)
-        worst = jnp.where(keep, jnp.maximum(worst, _overlaps(boxes[at], boxes, normalized)), worst)
+        worst = jnp.where(keep, jnp.maximum(worst, overlaps(boxes[at], boxes, normalized)), worst)
         if eta < 1:
             threshold = jnp.where(keep & (threshold > 0.5), threshold * eta, threshold)
         return (worst, threshold, count + keep), keep
@@ -126,23 +130,30 @@ def _of_images(found: _Boxes, left: Array, order: Array, room: int) -> _Rows:
 def _multiclass(bboxes, scores, background_label, score_threshold, nms_top_k, keep_top_k, **options):
     """See ``nms._multiclass``; (rows, their places in the input)."""
     found = _candidates(bboxes, scores, background_label, score_threshold, nms_top_k)
+    flat = np.ndim(data_of(scores)) == 2
+    rows = multiclass_of(found, keep_top_k, data_of(scores).shape[0] if flat else 0, **options)
+    return rows.joined(data_of(bboxes).dtype, found.scores.shape[1] if flat else 1)
+
+
+def multiclass_of(found: _Boxes, keep_top_k: int, all_rows: int = 0, **options: Any) -> _Rows:
+    """What is kept of candidates, class by class; ``all_rows`` is the number of rows of inputs with a LoD."""
     images, classes, count = found.scores.shape
-    kept = jax.vmap(jax.vmap(partial(kept_of, **options)))(found.boxes, found.valid).reshape(images, classes * count)
+    of_class: Any = partial(kept_of, **options)
+    kept = jax.vmap(jax.vmap(of_class))(found.boxes, found.valid).reshape(images, classes * count)
     order = jnp.broadcast_to(np.arange(classes * count, dtype=np.int32), kept.shape)
-    room, flat = classes * count, np.ndim(data_of(scores)) == 2
+    room = classes * count
     if keep_top_k > -1:
         room = min(room, keep_top_k)
         by_score = jnp.argsort(
             jnp.where(kept, -found.scores.reshape(images, classes * count), jnp.inf), axis=1, stable=True
         )
         rank = jnp.argsort(by_score, axis=1)
-        if flat:  # Fluid sorts the boxes of a class by index, if there are more than it keeps
+        if all_rows:  # Fluid sorts the boxes of a class by index, if there are more than it keeps
             labels = np.arange(classes, dtype=np.int32)[:, None]
-            by_row = (labels * data_of(scores).shape[0] + found.rows).reshape(images, classes * count)
+            by_row = (labels * all_rows + found.rows).reshape(images, classes * count)
             order = jnp.where(jnp.sum(kept, axis=1, keepdims=True) > keep_top_k, by_row, order)
         kept &= rank < keep_top_k
-    dtype, width = data_of(bboxes).dtype, classes if flat else 1
-    return _of_images(found, kept, order, room).joined(dtype, width)
+    return _of_images(found, kept, order, room)
 
 
 def multiclass(
@@ -173,7 +184,7 @@ def multiclass_counted(
 
 def _decayed(boxes: Array, scores: Array, valid: Array, *, normalized: bool, sigma: float | None) -> Array:
     """Scores [K] of boxes [K, 4], best first, each decayed by the better boxes it overlaps; see ``nms._decayed``."""
-    iou = jax.vmap(lambda box: _overlaps(box, boxes, normalized))(boxes)
+    iou = jax.vmap(lambda box: overlaps(box, boxes, normalized))(boxes)
     better = np.tri(boxes.shape[0], k=-1, dtype=bool) & valid
     iou = jnp.where(better, jnp.nan_to_num(iou, nan=0.0), 0)
     worst = jnp.max(iou, axis=1, initial=0)

@@ -14,7 +14,7 @@ from lowering.engine.checks import Demand
 from lowering.errors import OpError, SlotError
 from lowering.program import OpSpec, OpView, VarInfo, VarOf
 from lowering.registry import Longs, Value, op
-from lowering.values import LoDArray, SelectedRows, elsewhere
+from lowering.values import Form, LoDArray, SelectedRows
 
 
 def _exact(x: SelectedRows) -> tuple[np.ndarray, np.ndarray]:
@@ -148,9 +148,9 @@ def _(x, trainer_id):
 
 @op(kind="host", lod=None)
 def fake_init(*, shape: Longs, ctx: Any):
-    """Out = a placeholder of that shape that takes no memory, for table rows held by servers. Fluid sets no height."""
+    """Out = that shape without elements, which servers hold. Fluid sets no height."""
     var = ctx.out_var("Out")
-    zeros = elsewhere(shape)
+    form = Form(tuple(shape), np.dtype(np.float32))
     if var is not None and var.type == SELECTED_ROWS:
-        return SelectedRows(np.zeros(0, np.int32), zeros, 0)
-    return zeros
+        return SelectedRows(np.zeros(0, np.int32), form, 0)
+    return form

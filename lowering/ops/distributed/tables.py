@@ -12,6 +12,7 @@ from lowering.errors import OpError
 from lowering.ops.distributed.parts import ids_of, like_ids
 from lowering.program import OpView, VarInfo, VarOf
 from lowering.registry import Long, Longs, Value, op
+from lowering.values import Meta
 
 
 def _rows_of_w(op_view: OpView, var_of: VarOf) -> dict[str, VarInfo]:
@@ -82,7 +83,7 @@ def _ids_in(ctx: Any, view: OpView) -> list[Value]:
 @op(out="Outputs*", kind="host", lod={"Outputs": "ids"}, infer=_rows_of_w, moves="early")
 def distributed_lookup_table(
     ids: list[Value],
-    w: Value,
+    w: Meta,
     *,
     table_names: list[str] = [""],  # noqa: B006
     height_sections: Longs = [],  # noqa: B006

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import INT64
+from lowering.engine.checks import needing
 from lowering.engine.context import Context
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsExact, SlotError
@@ -88,7 +89,7 @@ def array_to_lod_tensor(x: Value, rank_table: RankTable, *, ctx):
     room = ctx.runner.capacity(key, ranks.rows_of(x, rank_table), most)
     whole = ranks.sequences_of(x, rank_table, room, backward=False)
     if len(whole.lod) > len(rank_table.lod) and room < most:
-        ctx.runner.overflow(key, whole.lod[-1][-1] > room)
+        ctx.runner.overflow(key, needing(whole.lod[-1][-1], room))
     return whole
 
 
@@ -311,7 +312,7 @@ def _fitted(merged: LoDArray, whole: LoDArray, ctx: Context) -> Any:
     key = f"rows/{ctx.op.outputs['Out'][0]}"
     room = ctx.runner.capacity(key, whole.capacity, merged.capacity)
     if room < merged.capacity:
-        ctx.runner.overflow(key, merged.nrows > room)
+        ctx.runner.overflow(key, needing(merged.nrows, room))
     return merged.data[:room]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from lowering.engine.checks import Demand, within_lengths
 from lowering.errors import NeedsExact
+from lowering.ops import fitting
 from lowering.ops.loss import shapes
 from lowering.ragged.rows import (
     bounds,
@@ -124,6 +125,11 @@ def linear_chain_crf(emission: LoDArray, transition, label, length=None):
     return (*rows, w, cost)
 
 
+@linear_chain_crf.fits
+def _(emission, transition, label, length=None):
+    _fitting_tags(emission, transition, label, length)
+
+
 @linear_chain_crf.check
 def _(emission: Meta, label, length=None):
     return [Demand("label", within_lengths(label, length), 0, emission.shape[-1])]
@@ -214,3 +220,22 @@ def crf_decoding(emission: LoDArray, transition, label=None, length=None):
         path = path == _tags(label)
     path = jnp.where(c.valid, path, 0).astype(jnp.int64)
     return per_row(emission, path[:, None] if length is None else path.reshape(emission.shape[:2]))
+
+
+@crf_decoding.fits
+def _(emission, transition, label=None, length=None):
+    _fitting_tags(emission, transition, label, length)
+
+
+def _fitting_tags(emission, transition, label, length):
+    """Emission [rows, tags], or padded [n, width, tags] with Length; a label for each row of it."""
+    padded = length is not None
+    fitting.rank("Emission", emission, 3 if padded else 2)
+    fitting.rank("Transition", transition, 2)
+    tags = emission.shape[-1]
+    fitting.same("Transition and [tags + 2, tags]", transition.shape, (-1 if tags < 0 else tags + 2, tags))
+    if label is None:
+        return
+    fitting.rank("Label", label, *((2, 3) if padded else (2,)))
+    if len(label.shape) == 3 or not padded:
+        fitting.dim("Label", label, len(label.shape) - 1, 1)

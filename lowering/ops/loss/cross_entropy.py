@@ -43,6 +43,17 @@ def pick(x, label):
     return picked.reshape(label.shape), inside
 
 
+def class_labels(label, shape):
+    """Labels as ``shape``, one a row. Raises ValueError where they are no class numbers, as probabilities are none."""
+    several = label.ndim == len(shape) and any(n == 1 != m for n, m in zip(shape, label.shape, strict=True))
+    if label.dtype.kind not in "iu" or several:
+        raise ValueError(
+            f"Label holds the number of a class for each row, int64{list(shape)}, received {label.dtype}"
+            f"{list(label.shape)}; declare and feed it as that, or ask for soft_label=True if it holds probabilities"
+        )
+    return label.reshape(shape)
+
+
 def _loss_shape(x, label):
     """The loss is [..., 1] like the label, or as short as a label without the last axis."""
     return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]
@@ -60,7 +71,7 @@ def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -10
     if soft_label:
         return -(label * finite_log(x)).sum(axis=-1, keepdims=True)
     shape = _loss_shape(x, label)
-    label = label.reshape(*x.shape[:-1], 1)
+    label = class_labels(label, (*x.shape[:-1], 1))
     picked, _ = pick(x, label)
     return jnp.where(label == ignore_index, 0, -finite_log(picked)).reshape(shape)
 
@@ -84,7 +95,7 @@ def _(x, label, d_y, *, soft_label, ignore_index):
 def cross_entropy2(x, label, *, ignore_index: int = -100):
     """Y = -log(MatchX), MatchX[..., 1] = X[..., Label]; XShape is [*X's shape, 0]."""
     shape = _loss_shape(x, label)
-    label = label.reshape(*x.shape[:-1], 1)
+    label = class_labels(label, (*x.shape[:-1], 1))
     picked, _ = pick(x, label)
     ignored = label == ignore_index
     match = jnp.where(ignored, 0, picked)
@@ -139,7 +150,7 @@ def softmax_with_cross_entropy(
     if soft_label:
         loss = -(label * (at_least(z, CLIP) - jnp.log(total))).sum(axis=axis, keepdims=True)
         return e / total, loss
-    label = label.reshape(total.shape)
+    label = class_labels(label, total.shape)
     inside = (label >= 0) & (label < logits.shape[axis])
     z_label = at_least(jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis), CLIP)
     return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)

@@ -7,13 +7,13 @@ from lowering.ragged.infer import Facts, Inputs, inferred
 
 @inferred
 def linear_chain_crf(of: Inputs) -> Facts:
-    """Alpha and EmissionExps like Emission, TransitionExps like Transition; LogLikelihood [-1, 1]."""
+    """Alpha, EmissionExps and TransitionExps like their inputs; LogLikelihood [-1, 1], or [n, 1] with Length."""
     emission, transition = of("Emission"), of("Transition")
     return {
         "Alpha": (emission.shape, 0, emission.dtype),
         "EmissionExps": (emission.shape, 0, emission.dtype),
         "TransitionExps": (transition.shape, 0, transition.dtype),
-        "LogLikelihood": ((-1, 1), 0, emission.dtype),
+        "LogLikelihood": ((emission.shape[0] if of.has("Length") else -1, 1), 0, emission.dtype),
     }
 
 

@@ -222,6 +222,16 @@ def bilinear_tensor_product(x, y, weight, bias=None):
     return out if bias is None else out + bias
 
 
+@bilinear_tensor_product.fits
+def _(x, y, weight, bias=None):
+    fitting.rank("X", x, 2)
+    fitting.rank("Y", y, 2)
+    fitting.rank("Weight", weight, 3)
+    fitting.same("the widths of X and Y, and the last dims of Weight", (x.shape[1], y.shape[1]), weight.shape[1:])
+    if bias is not None:
+        fitting.same("Bias and [1, the first dim of Weight]", bias.shape, (1, weight.shape[0]))
+
+
 @bilinear_tensor_product.grad
 def _(x, y, weight, d_out):
     d_x = jnp.einsum("bk,kmn,bn->bm", d_out, weight, y)

@@ -75,26 +75,36 @@ def _normalise(x, scale, bias, mean, inv_std, axis):
     return x * _per_channel(gain, x, axis) + _per_channel(shift, x, axis)
 
 
+def _wide(rows: LoDArray, like):
+    """Rows in the precision of the statistics: sums of half-precision numbers would soon be beyond their range."""
+    return rows.with_data(rows.data.astype(jnp.promote_types(rows.dtype, like.dtype)))
+
+
 def batch_norm_forward(rows: LoDArray, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
     """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running.
 
-    Fluid skips channels with a single value: Y = X, and the running statistics are unchanged.
+    Fluid skips channels with a single value: Y = X, and the running statistics are unchanged. Y has the type of X.
     """
+    narrow = rows.dtype
+    rows = _wide(rows, mean)
     x = rows.data
     unused = jnp.zeros_like(mean)
     if running:
         inv_std = 1 / jnp.sqrt(variance + epsilon)
-        return _normalise(x, scale, bias, mean, inv_std, axis), mean, variance, unused, unused
+        return _normalise(x, scale, bias, mean, inv_std, axis).astype(narrow), mean, variance, unused, unused
     m, v = statistics(rows, axis)
     inv_std = 1 / jnp.sqrt(v + epsilon)
     y = _per_channel(scale * inv_std, x, axis) * (x - _per_channel(m, x, axis)) + _per_channel(bias, x, axis)
     momentum = jnp.asarray(momentum, x.dtype)
     moved = mean * momentum + m * (1 - momentum), variance * momentum + v * (1 - momentum)
-    return _choose(_single(rows, axis), (x, mean, variance, unused, unused), (y, *moved, m, inv_std))
+    y, *rest = _choose(_single(rows, axis), (x, mean, variance, unused, unused), (y, *moved, m, inv_std))
+    return y.astype(narrow), *rest
 
 
 def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, axis):
     """(X@GRAD, Scale@GRAD, Bias@GRAD); (Y@GRAD, 0, 0) where Fluid has skipped channels of one value."""
+    narrow = rows.dtype
+    rows, d_y = _wide(rows, mean), d_y.astype(jnp.promote_types(d_y.dtype, mean.dtype))
     x = rows.data
     over = _other_axes(x, axis)
     x_hat = (x - _per_channel(mean, x, axis)) * _per_channel(inv_std, x, axis)
@@ -102,12 +112,12 @@ def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, a
     d_scale = (d_y * x_hat).sum(axis=over)
     gain = _per_channel(scale * inv_std, x, axis)
     if running:
-        return _rows_like(rows, d_y * gain), d_scale, d_bias
+        return _rows_like(rows, (d_y * gain).astype(narrow)), d_scale, d_bias
     n = _count(rows, axis)
     mean_part = _per_channel(d_bias / n, x, axis) + x_hat * _per_channel(d_scale / n, x, axis)
     skipped = d_y, jnp.zeros_like(d_scale), jnp.zeros_like(d_bias)
     d_x, *rest = _choose(_single(rows, axis), skipped, (_valid(rows, gain * (d_y - mean_part)), d_scale, d_bias))
-    return _rows_like(rows, d_x), *rest
+    return _rows_like(rows, d_x.astype(narrow)), *rest
 
 
 def _rows_like(rows: LoDArray, data):

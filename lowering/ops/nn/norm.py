@@ -308,6 +308,14 @@ def affine_channel(x, scale, bias, *, data_layout: str = "AnyLayout"):
     return x * gain + _channels_of(bias, x, data_layout)[0]
 
 
+@affine_channel.fits
+def _(x, scale, bias, *, data_layout):
+    channels = x.shape[-1] if data_layout == "NHWC" or len(x.shape) == 1 else x.shape[1]
+    for name, var in (("Scale", scale), ("Bias", bias)):
+        fitting.rank(name, var, 1)
+        fitting.same(f"{name} and the channels of X", var.shape, [channels])
+
+
 @affine_channel.grad
 def _(x, scale, d_out, *, data_layout):
     gain, over = _channels_of(scale, x, data_layout)

@@ -76,20 +76,26 @@ def _divisor(axes, exclusive, dtype, release):
     return counts
 
 
+def _at_least_single(dtype):
+    """The type in which means are computed: sums and counts of a box may be beyond half precision."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
 def avg_pool(x, axes, exclusive, release=0):
     """Means over boxes."""
-    divisor = _divisor(axes, exclusive, x.dtype, release)
+    sums = x.astype(_at_least_single(x.dtype))
     for dim in reversed(range(len(axes))):
-        x = kernels.sum_axis(x, dim + 2, axes[dim])
-    return x / divisor
+        sums = kernels.sum_axis(sums, dim + 2, axes[dim])
+    return (sums / _divisor(axes, exclusive, sums.dtype, release)).astype(x.dtype)
 
 
 def avg_pool_grad(d_out, axes, exclusive, release=0):
     """Each box's gradient divided over its rows."""
-    d_out = d_out / _divisor(axes, exclusive, d_out.dtype, release)
+    dtype = _at_least_single(d_out.dtype)
+    d_x = d_out.astype(dtype) / _divisor(axes, exclusive, dtype, release)
     for dim, axis in enumerate(axes):
-        d_out = kernels.sum_axis_grad(d_out, dim + 2, axis)
-    return d_out
+        d_x = kernels.sum_axis_grad(d_x, dim + 2, axis)
+    return d_x.astype(d_out.dtype)
 
 
 def _pool(x, pooling_type, exclusive, data_format, release, ksize, strides, paddings, **options):

@@ -130,6 +130,17 @@ def affine_grid(theta, output_shape=None, *, output_shape_: list[int] = (), alig
     return jnp.einsum("...k,njk->n...j", base, theta)
 
 
+@affine_grid.fits
+def _(theta, output_shape=None, *, output_shape_):
+    fitting.rank("Theta", theta, 3)
+    if output_shape is None:
+        fitting.as_many("output_shape", output_shape_, theta.shape[1] + 2)
+    else:
+        fitting.rank("OutputShape", output_shape, 1)
+    fitting.dim("Theta", theta, 1, 2, 3)
+    fitting.dim("Theta", theta, 2, theta.shape[1] + 1)
+
+
 @affine_grid.grad(rows=Wise("d_output"))
 def _(d_output, output_shape=None, *, output_shape_, align_corners):
     base = _base_grid(output_shape_, output_shape, d_output.dtype, align_corners)

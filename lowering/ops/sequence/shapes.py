@@ -62,9 +62,9 @@ def sequence_enumerate(of: Inputs) -> Facts:
 
 @inferred
 def sequence_reshape(of: Inputs) -> Facts:
-    """Out [-1, new_dim] with the LoD level of X."""
+    """Out [-1, new_dim] with the LoD level of X, and at least one."""
     x = of("X")
-    return {"Out": ((-1, int(of.attrs["new_dim"])), x.lod_level, x.dtype)}
+    return {"Out": ((-1, int(of.attrs["new_dim"])), max(1, x.lod_level), x.dtype)}
 
 
 @inferred

@@ -107,9 +107,11 @@ def fill_constant_batch_size_like(
     return out if nrows is None else LoDArray(out, (), nrows)
 
 
-@op(fold=True, rows=WISE, diff="")
+@op(fold=True, rows=WISE, diff="", absent="x")
 def fill_zeros_like(x: Meta):
-    """Out = zeros like X, a tensor or a tensor array."""
+    """Out = zeros like X, a tensor or a tensor array; nothing if X has no value, for a branch did not run."""
+    if x is None:
+        return None
     return zero_gradient(x) if isinstance(x, TensorArray) else jnp.zeros(x.shape, x.dtype)
 
 

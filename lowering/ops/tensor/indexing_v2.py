@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -11,7 +12,7 @@ from lowering.ops.shared import ints
 from lowering.ops.tensor.search import rows_where, valid
 from lowering.program import VarInfo
 from lowering.registry import op
-from lowering.values import Meta, concrete, data_of
+from lowering.values import LoDArray, Meta, concrete, data_of, fill_padding
 
 _ALONG = {"input": "Input", "index": "Index", "value": "Value"}
 
@@ -72,9 +73,20 @@ def masked_select(x, mask):
 
 
 @masked_select.with_room
-def _(x: Any, mask: Any):
+def _chosen(x: Any, mask: Any) -> LoDArray:
     values, chosen = jnp.broadcast_arrays(data_of(x), jnp.asarray(data_of(mask)) & valid(mask))
     return rows_where(chosen, lambda *at: values[at])
+
+
+def _with(value: Any, data: Any) -> Any:
+    return value.with_data(data) if isinstance(value, LoDArray) else data
+
+
+@masked_select.grad_with_room
+def _(x: Any, mask: Any, d_y: Any):
+    given = fill_padding(data_of(d_y), getattr(d_y, "nrows", None), backward=True)
+    chosen = jax.vjp(lambda values: _chosen(_with(x, values), mask).data, data_of(x))[1]
+    return _with(x, chosen(given)[0])
 
 
 @op(diff="x add_value", slots={"add_value": "AddValue"})

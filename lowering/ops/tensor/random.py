@@ -204,7 +204,14 @@ def _infer_shuffled(of):
     }
 
 
-@op(out="Out ShuffleIdx SeedOut", lod={"Out": "x", "SeedOut": "seed"}, diff="x", absent="seed", infer=_infer_shuffled)
+@op(
+    out="Out ShuffleIdx SeedOut",
+    lod={"Out": "x", "SeedOut": "seed"},
+    diff="x",
+    absent="seed",
+    begins={"seed": "startup_seed"},
+    infer=_infer_shuffled,
+)
 def shuffle_batch(x, seed, *, startup_seed: int = 0):
     """Out = the rows of X (all dimensions but the last) in random order; ShuffleIdx[i] = the origin of Out's row i.
 
@@ -222,7 +229,7 @@ def _(shuffle_idx, d_out):
     return jnp.zeros_like(rows).at[shuffle_idx].set(rows).reshape(d_out.shape)
 
 
-@op(out="Out SeedOut~", lod=None, diff="", absent="seed", undeclared="SeedOut")
+@op(out="Out SeedOut~", lod=None, diff="", absent="seed", begins={"seed": "startup_seed"}, undeclared="SeedOut")
 def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
     """Out = a window of ``shape`` over the last dimensions of X, at a random position for each leading index."""
     state = _state(seed, startup_seed)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY
 from lowering.engine.counts import RowSize, sizes_of, with_rows
 from lowering.engine.infer_rules import by_rule
 from lowering.errors import Misfit, NeedsConcrete, NeedsExact, OpError
@@ -96,6 +97,8 @@ def _squeezed(x, axes):
 
 def _infer_slice(op, var_of):
     x = var_of(op.inputs["Input"][0])
+    if x.type == LOD_TENSOR_ARRAY:
+        return _infer_array_part(op, x)
     axes = list(op.attrs.get("axes") or [])
     starts = declared_shape(op, var_of, "starts", "StartsTensor", "StartsTensorList") or []
     ends = declared_shape(op, var_of, "ends", "EndsTensor", "EndsTensorList") or []
@@ -116,6 +119,12 @@ def _infer_slice(op, var_of):
             dims[axis] = -1
     level = 0 if axes[:1] == [0] else x.lod_level
     return outputs_like(op, "Out", VarInfo(_without(dims, op.attrs.get("decrease_axis")), x.dtype, level))
+
+
+def _infer_array_part(op, array):
+    """An element, or an array of elements: what an array declares is the shape of its elements."""
+    kind = LOD_TENSOR if op.attrs.get("decrease_axis") else LOD_TENSOR_ARRAY
+    return outputs_like(op, "Out", VarInfo(array.shape, array.dtype, array.lod_level, kind))
 
 
 def _flags(op, count: int) -> list[int]:

@@ -106,7 +106,7 @@ class QuantizationTransformPass:
         grads = [f"{name}_grad" for name in self._quantizable_ops]
         for op in ops:
             if op.name() in (*self._quantizable_ops, *grads) and skipped(op, self._skip_pattern):
-                op.set_attr("skip_quant", 1)  # Fluid writes a bool that no op declares as a number
+                op.set_attr("skip_quant", True)
         for op in ops:
             if op.name() in self._quantizable_ops and not self._is_skip_quant(graph, op):
                 self._forward(graph, op)
