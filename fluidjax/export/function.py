@@ -18,6 +18,7 @@ from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.writer import write_back
+from fluidjax.export import state
 from fluidjax.files import inference
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable
@@ -218,7 +219,7 @@ def to_jax(
     view = _live(program_view(program), names)
     validate(view)
     plan = make_plan(view, names, ample=True)
-    if unbegun := _unbegun(view, plan.reads, scope):
+    if unbegun := state.unbegun(view, plan.reads, scope):
         view = _live(view, names, unbegun)
         plan = make_plan(view, names, ample=True)
     fed = tuple(_name(item) for item in feeds) if feeds is not None else _data_names(program, plan)
@@ -258,16 +259,6 @@ def _live(view: ProgramView, fetches: Sequence[str], unwanted: Set[str] = frozen
     return replace(view, blocks=(replace(block, ops=tuple(reversed(kept))), *view.blocks[1:]))
 
 
-def _unbegun(view: ProgramView, reads: Sequence[str], scope: Scope) -> frozenset[str]:
-    """State that begins with the first run, as evaluators' sums do: no op needs its value. It can only be left out,
-    since the structure of a function's parameters is fixed; fetches must not depend on it."""
-    block = view.blocks[0]
-    slots = [(op, slot) for op in block.ops for slot in get_op(op.type).inputs]
-    demanded = {n for op, s in slots if s.param not in get_op(op.type).absent for n in op.inputs.get(s.name) or ()}
-    spared = [n for n in reads if n not in demanded and n in block.vars and block.vars[n].persistable]
-    return frozenset(spared) - set(gather_values(scope, spared, exact=True))
-
-
 def _data_names(program: Program, plan: Plan) -> tuple[str, ...]:
     variables = program.global_block().vars
     return tuple(n for n in plan.reads if n in variables and variables[n].is_data)
@@ -297,6 +288,7 @@ def _check_pure(plan: Plan) -> None:
 def _parameters(scope: Scope, view: ProgramView, plan: Plan, fed: Sequence[str]) -> Parameters:
     reads = [n for n in plan.reads if n not in fed]
     values = gather_values(scope, dict.fromkeys([*reads, *plan.keeps]), exact=True)
+    values |= state.first_values(view, [n for n in reads if n not in values])
     persistable = {v.name for v in view.blocks[0].vars.values() if v.persistable}
     missing = [n for n in reads if n not in values and n in persistable]
     if missing:

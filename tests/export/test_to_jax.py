@@ -270,6 +270,23 @@ def test_state_that_begins_with_the_first_run_is_left_out():
         to_jax(fluid.default_main_program(), fetches=[total])
 
 
+def test_a_counter_begins_with_its_attribute():
+    """The Executor's first run finds no seed; the function's parameters have the number that this run begins with."""
+    x = fluid.data("x", [8, 1])
+    shuffled = fluid.contrib.layers.shuffle_batch(x, 42)
+    main, rows = fluid.default_main_program(), np.arange(8, dtype="float32")[:, None]
+    function, parameters = to_jax(main, [x], [shuffled])
+    exe = fluid.Executor(fluid.CPUPlace())
+    with jax.enable_x64(True):  # the counter is of 64 bits
+        for _ in range(2):
+            expected = exe.run(main, {"x": rows}, [shuffled])[0]
+            (found,), parameters = function.step(parameters, [rows])
+            np.testing.assert_array_equal(found, expected)
+    shuffled.op._remove_attr("startup_seed")  # as in files that leave attributes to their defaults
+    (begun,) = to_jax(main, [x], [shuffled], scope=fluid.Scope())[1].values()
+    np.testing.assert_array_equal(begun, [0])
+
+
 def test_what_cannot_leave_says_so(classifier):
     _, loss, _, test = classifier
     with pytest.raises(ExportError, match="hold no value"):

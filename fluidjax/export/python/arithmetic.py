@@ -25,8 +25,8 @@ from fluidjax.export.python.texts import (
 
 _JNP = """abs acos acosh asin asinh atan atanh atan2 ceil cos cosh exp exp2 expm1 floor log log1p nextafter
 sign sin sinh sqrt tan tanh""".split()
-_LAX = """cbrt clz digamma erf erf_inv erfc lgamma population_count rem rsqrt shift_right_arithmetic
-shift_right_logical""".split()
+_LAX = """bessel_i0e bessel_i1e cbrt clz digamma erf erf_inv erfc lgamma population_count rem rsqrt
+shift_right_arithmetic shift_right_logical""".split()
 _NAMES = {"max": "jnp.maximum", "min": "jnp.minimum", "logistic": "jax.nn.sigmoid", "is_finite": "jnp.isfinite"}
 _ARC = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan"}
 _ARC |= {"atanh": "arctanh", "atan2": "arctan2"}

@@ -93,7 +93,7 @@ _FUNCTIONS = {
     "cbrt": "cbrt", "exp2": "exp2", "sqrt": "sqrt",
     "pow": "pow", "atan2": "atan2", "nextafter": "nextafter",
 }  # fmt: skip
-_OURS = ("exp", "log", "tanh", "logistic", "rsqrt", "erf_inv", "digamma")
+_OURS = ("exp", "log", "tanh", "logistic", "rsqrt", "erf_inv", "digamma", "bessel_i0e", "bessel_i1e")
 
 
 def _function(name: str) -> Callable[[Node, list[str]], str]:

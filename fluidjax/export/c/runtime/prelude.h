@@ -264,6 +264,23 @@ HELPER double digamma_f64(double x) {
          y * (1. / 12 - y * (1. / 120 - y * (1. / 252 - y * (1. / 240 - y * (1. / 132 - y * (691. / 32760))))));
 }
 HELPER float digamma_f32(float x) { return (float)digamma_f64(x); }
+/* exp(-|x|) I_n(x), n 0 or 1: the power series, or for large x the asymptotic one. */
+HELPER double bessel_ie(int n, double x) {
+  const double a = fabs(x);
+  double sum = 1, term = 1;
+  if (a < 25) {
+    for (int k = 1; term > 1e-17 * sum; ++k) sum += term *= a * a / (4.0 * k * (k + n));
+    sum *= exp(-a) * (n ? a / 2 : 1);
+  } else {
+    for (int k = 1; fabs(term) > 1e-17 * sum; ++k) sum += term *= ((2. * k - 1) * (2. * k - 1) - 4 * n) / (8. * k * a);
+    sum /= sqrt(6.283185307179586 * a);
+  }
+  return n && x < 0 ? -sum : x != x ? x : sum;
+}
+HELPER double bessel_i0e_f64(double x) { return bessel_ie(0, x); }
+HELPER double bessel_i1e_f64(double x) { return bessel_ie(1, x); }
+HELPER float bessel_i0e_f32(float x) { return (float)bessel_ie(0, x); }
+HELPER float bessel_i1e_f32(float x) { return (float)bessel_ie(1, x); }
 
 /* Threefry 2x32, 20 rounds (Salmon et al., 2011). */
 HELPER void threefry(uint32_t k0, uint32_t k1, uint32_t x[2]) {
