@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.base.lod import Lod, checked_levels
 from fluidjax.base.places import Place
 from fluidjax.base.values import LoDTensor
 
@@ -26,10 +27,11 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
     Raises TypeError for unsupported data, AssertionError if nested lists do not have the given lengths, and
     EnforceNotMet if the lengths do not match the rows.
     """
+    levels = checked_levels(recursive_seq_lens, "create_lod_tensor")
     if isinstance(data, LoDTensor):
         return create_lod_tensor(np.array(data), recursive_seq_lens, place)
     if isinstance(data, list):
-        data = _rows_of_lists(data, recursive_seq_lens)
+        data = _rows_of_lists(data, levels)
     if not isinstance(data, np.ndarray):
         raise TypeError(
             f"data should be either a LoDTensor, a Numpy array or a list, got {type(data).__name__}. Convert it with "
@@ -37,13 +39,13 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
         )
     tensor = LoDTensor()
     tensor.set(data, place)
-    tensor.set_recursive_sequence_lengths([list(level) for level in recursive_seq_lens])
+    tensor.set_recursive_sequence_lengths(levels)
     return tensor
 
 
-def _rows_of_lists(data: list, recursive_seq_lens: Sequence[Sequence[int]]) -> np.ndarray:
+def _rows_of_lists(data: list, recursive_seq_lens: Lod) -> np.ndarray:
     lengths = [[len(sequence) for sequence in data]]
-    if lengths != [list(level) for level in recursive_seq_lens]:
+    if lengths != recursive_seq_lens:
         raise AssertionError(
             f"data and recursive_seq_lens do not match: the lists have the lengths {lengths}, recursive_seq_lens is "
             f"{recursive_seq_lens}. A list holds one level; make an array for more."

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.scope import Scope, ScopeVariable, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feed import Handed
+from fluidjax.execution.meeting import in_one_memory, seen
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.state import on_device
 from fluidjax.execution.writer import empty, held_alone, write_back
@@ -45,6 +47,7 @@ class Copies:
 
     def __init__(self, devices: Sequence[jax.Device]):
         self._devices = devices
+        self._near = in_one_memory(devices)
         self.on: list[dict[str, Any]] = [{} for _ in devices]
         self._seen: dict[str, _Seen] = {}
         self._scope: Callable[[], Scope | None] = lambda: None
@@ -88,8 +91,13 @@ class Copies:
                 of_device.pop(name, None)
         self._see(scope, name, array)
         if name not in self.on[device]:
-            self.on[device][name] = jax.device_put(array, self._devices[device])
+            copy = array if self._near and device else jax.device_put(array, self._devices[device])
+            self.on[device][name] = self.placed(copy, device)
         return self.on[device][name]
+
+    def placed(self, value: Any, device: int) -> Any:
+        """An array as a device is given it: other devices of this host than the first see it where it is."""
+        return seen(value) if self._near and device and type(value) is ArrayImpl else value
 
     def store(self, scope: Scope, state: Sequence[Mapping[str, Any]]) -> None:
         """Store what the devices leave: shared variables as device 0 has them, and the devices' own.
@@ -122,4 +130,5 @@ class Copies:
 
 
 def _moved(value: Any, device: jax.Device) -> Any:
-    return jax.device_put(value, device) if isinstance(value, ArrayImpl) else value
+    arrays = isinstance(value, (ArrayImpl, np.ndarray))
+    return jax.device_put(value, device, may_alias=False) if arrays else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import jax
@@ -11,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxlib.xla_client import ArrayImpl
 
-from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.exchange import to_lowering
 from fluidjax.execution.writer import move, write_back
-from lowering.errors import LoweringError, UninitializedError
-from lowering.values import is_elsewhere
+from lowering.errors import LoweringError, near
+from lowering.values import Form
 
 NONE: Mapping[str, Any] = {}
+_UNKNOWN = np.dtype(np.float32)  # what a tensor without elements counts as: Fluid knows no type of it
 
 
 def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] = NONE) -> list[Any] | None:
@@ -38,26 +37,12 @@ def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] 
         holder = var._holder if var is not None else None
         if type(holder) is not LoDTensor or holder._lod:
             return None
-        if isinstance(holder._stored, np.ndarray):
-            if is_elsewhere(holder._stored):
-                raise _held_by_servers(name)
-            move(holder, on_device)
+        move(holder, on_device)
         array = holder._array
         if array is None:
             return None
         arrays.append(array)
     return arrays
-
-
-def _held_by_servers(name: str) -> UninitializedError:
-    return UninitializedError(
-        explain(
-            f"the program reads {name!r}, a table that parameter servers hold",
-            "a value in this process",
-            "the placeholder that a trainer's startup program left",
-            "run a program that asks the servers: the trainer's, or a clone of it",
-        )
-    )
 
 
 def on_device(array: Any) -> Any:
@@ -92,10 +77,13 @@ def is_plain(scope: Scope, name: str) -> bool:
 
 
 def gather_values(scope: Scope, names: Iterable[str], *, exact: bool) -> dict[str, Any]:
-    """The values of any kind that the scope holds under ``names``; missing ones are left out."""
+    """The values of any kind that the scope holds under ``names``, or shapes alone; missing ones are left out."""
     found = {}
     for name in names:
-        value = to_lowering(held(scope, name), exact=exact)
+        holder = held(scope, name)
+        value = to_lowering(holder, exact=exact)
+        if value is None and isinstance(holder, LoDTensor) and holder.shape() != [0]:
+            value = Form(tuple(holder.shape()), _UNKNOWN)
         if value is not None:
             found[name] = value
     return found
@@ -146,7 +134,7 @@ class NothingToFetch(LoweringError):
 
 
 def _nothing_to_fetch(name: str, known: Iterable[str]) -> str:
-    close = [] if name in known else get_close_matches(name, known, 1)
+    close = [] if name in known else near(name, known)
     meant = (
         f"fetch {close[0]!r}, if that was meant" if close else "fetch another variable, or initialize this one first"
     )

@@ -9,6 +9,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.base.containers import SelectedRows
+from fluidjax.base.flags import FLAGS
 from fluidjax.distributed.tables import Table
 from fluidjax.execution.buckets import SMALLEST, least_rows
 from fluidjax.files.cursor import Cursor
@@ -41,16 +42,24 @@ def test_a_distributed_table_trains_as_one_process_does(tmp_path):
         assert sorted(value.rows) == mine and value.array.shape == (len(mine), WIDTH)
 
 
-def test_a_program_of_one_process_does_not_take_a_trainers_placeholder_for_values():
-    """A trainer's startup program leaves a table's shape, as zeros without memory."""
-    main, startup = fluid.Program(), fluid.Program()
+def test_a_trainer_has_a_tables_shape_alone(monkeypatch):
+    """What reads its elements raises, whichever way it runs."""
+    main, startup, other = fluid.Program(), fluid.Program(), fluid.Program()
+    with fluid.program_guard(other):
+        fluid.layers.fill_constant([1], "float32", 1.0)
     with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
         loss, block = sparse(), startup.global_block()
         exe = fluid.Executor(fluid.CPUPlace())
         block.append_op(type="fake_init", outputs={"Out": block.var("table")}, attrs={"shape": [ROWS, WIDTH]})
-        exe.run(startup)
-        with pytest.raises(RuntimeError, match="'table', a table that parameter servers hold"):
-            exe.run(main, {name: batch(0)[name] for name in ("ids", "y")}, [loss])
+        feed = {name: batch(0)[name] for name in ("ids", "y")}
+        for checked in (False, True):
+            monkeypatch.setitem(FLAGS, "FLAGS_check_nan_inf", checked)
+            exe.run(startup)
+            for run in (lambda: exe.run(main, feed, [loss]), lambda: exe.run(other, fetch_list=["table"])):
+                with pytest.raises(RuntimeError, match="'table', of which this process has the shape alone"):
+                    run()
+        tensor = fluid.global_scope().find_var("table").get_tensor()
+        assert (tensor.shape(), tensor._is_initialized(), np.array(tensor).size) == ([ROWS, WIDTH], False, 0)
 
 
 def table(room: int) -> Table:

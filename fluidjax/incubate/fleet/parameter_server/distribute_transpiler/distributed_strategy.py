@@ -114,15 +114,15 @@ class DistributedStrategy:
         """What to dump, with defaults filled in; empty if not set."""
         if not isinstance(self.debug_opt, dict):
             return {}
-        kinds: dict[str, tuple[Any, Any]] = {
-            "dump_slot": (bool, 0),
-            "dump_converter": (str, ""),
-            "dump_fields": (list, []),
-            "dump_file_num": (int, 16),
-            "dump_fields_path": (str, ""),
-            "dump_param": (list, []),
+        asked = self.debug_opt.get
+        return {
+            "dump_slot": bool(asked("dump_slot", 0)),
+            "dump_converter": str(asked("dump_converter", "")),
+            "dump_fields": asked("dump_fields", []),
+            "dump_file_num": asked("dump_file_num", 16),
+            "dump_fields_path": asked("dump_fields_path", ""),
+            "dump_param": asked("dump_param", []),
         }
-        return {key: kind(self.debug_opt.get(key, default)) for key, (kind, default) in kinds.items()}
 
     def get_program_config(self) -> DistributeTranspilerConfig:
         """The configuration of programs."""
