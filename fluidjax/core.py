@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from fluidjax.dygraph.parallel import ParallelStrategy
     from fluidjax.dygraph.tracer import Tracer
     from fluidjax.execution.trainer import TrainerBase
-    from fluidjax.inference.config import AnalysisConfig, MkldnnQuantizerConfig, NativeConfig
+    from fluidjax.inference.config import AnalysisConfig, NativeConfig
     from fluidjax.inference.pass_builder import CpuPassStrategy, GpuPassStrategy, PaddlePassBuilder, PassStrategy
     from fluidjax.inference.predictor import (
         AnalysisPredictor,
@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         PaddlePredictor,
         create_paddle_predictor,
     )
+    from fluidjax.inference.quantizer import MkldnnQuantizerConfig
     from fluidjax.inference.tensors import (
         PaddleBuf,
         PaddleDType,

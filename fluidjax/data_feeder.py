@@ -153,7 +153,7 @@ class DataToLoDTensorConverter:
             whose = f"the samples of {self.name!r}" if self.name else "the samples of a variable"
             raise ValueError(
                 f"{whose} of shape {self.shape} are no {self.dtype} array: expected numbers of that type, as many in "
-                f"each sample, received {self.data!r:.120}; mend the reader that yields them"
+                f"each sample, received {_told(self.data)}; mend the reader that yields them"
             ) from error
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
@@ -203,11 +203,20 @@ def convert(converters: Sequence[DataToLoDTensorConverter], samples: Iterable[An
         if len(sample) != len(converters):
             raise AssertionError(
                 f"The number of fields in data ({len(sample)}) does not match len(feed_list) ({len(converters)}); let "
-                "the reader yield tuples of one value for each variable"
+                "the reader yield tuples of one value for each variable, and feed lists of them: [(x, y), (x, y)]"
             )
         for converter, field in zip(converters, sample, strict=True):
             converter.feed(field)
     return [converter.done() for converter in converters]
+
+
+def _told(samples: list[Any]) -> str:
+    """Samples that make no array, for an error: their shapes where they differ, else how they read."""
+    try:
+        shapes = list(dict.fromkeys(np.shape(sample) for sample in samples))
+    except ValueError:  # ragged ones have none
+        shapes = []
+    return f"samples of the shapes {', '.join(map(str, shapes[:6]))}" if len(shapes) > 1 else f"{samples!r:.120}"
 
 
 class DataFeeder:

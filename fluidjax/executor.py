@@ -36,7 +36,7 @@ from fluidjax.execution.fits import program_cache_key as _get_strong_program_cac
 from fluidjax.execution.from_dataset import run_from_dataset
 from fluidjax.execution.kept import use_cache
 from fluidjax.execution.mesh import Unspreadable
-from fluidjax.execution.missing import explained
+from fluidjax.execution.missing import explained, told_of_feeds
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
@@ -51,7 +51,7 @@ from fluidjax.readers.generator import next_feed, next_feeds
 from fluidjax.readers.multi_slot import Batch
 from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
-from lowering.errors import UninitializedError
+from lowering.errors import OpError, UninitializedError
 
 if TYPE_CHECKING:
     from fluidjax.execution.native import NativeExecutor
@@ -237,6 +237,8 @@ class Executor:
             raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)
         except UninitializedError as error:
             raise explained(error, program, feed) from error
+        except OpError as error:
+            raise told_of_feeds(error, program, feed)  # noqa: B904  (the error itself)
 
     def _run_on_several(
         self,

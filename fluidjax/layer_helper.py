@@ -9,6 +9,7 @@ from typing import Any
 import lowering
 from fluidjax import unique_name
 from fluidjax.base.mode import current_tracer
+from fluidjax.base.tracebacks import shorten
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Operator, Parameter, Variable
 from fluidjax.framework.direct import UNCOUNTED
@@ -38,7 +39,11 @@ class LayerHelper(LayerHelperBase):
         """Append an op to the current block; arguments as for Block.append_op."""
         tracer = current_tracer()
         if tracer is not None:
-            return tracer.trace_op(*args, **kwargs)
+            try:
+                return tracer.trace_op(*args, **kwargs)
+            except lowering.errors.EnforceNotMet as error:
+                shorten(error)
+                raise
         return self.main_program.current_block().append_op(*args, **kwargs)
 
     def multiple_input(self, input_param_name: str = "input") -> list[Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 from fluidjax.base.borrowed import borrowed
 from fluidjax.base.older import older
+from lowering.errors import near
 
 
 class UnknownName(AttributeError):
@@ -21,7 +21,7 @@ class UnknownName(AttributeError):
     def __str__(self) -> str:
         shown = self.module.replace("fluidjax", "fluid", 1)
         public = [n for n in dir(sys.modules[self.module]) if not n.startswith("_")]
-        close = get_close_matches(self.missing, public, 3)
+        close = near(self.missing, public, 3)
         advice = f"did you mean {' or '.join(close)}?" if close else "docs/coverage.md lists what is there"
         return f"{shown} has no {self.missing!r}; {advice}"
 

@@ -63,7 +63,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"fluidjax {package_version()}")
     verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
-        verb = verbs.add_parser(command.NAME, help=command.HELP, description=command.__doc__)
+        verb = verbs.add_parser(command.NAME, help=command.HELP, description=(command.__doc__ or "").replace("``", ""))
         verb.formatter_class = argparse.RawDescriptionHelpFormatter
         verb.set_defaults(main=command.main)
         command.add(verb)

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--checkpoints", metavar="FOLDER", help="directory of fluidjax.recovery checkpoints, used by restarts"
     )
     parser.add_argument("script", metavar="SCRIPT")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS").required = False
 
 
 def main(options: argparse.Namespace) -> int:

@@ -15,28 +15,8 @@ from types import TracebackType
 
 from fluidjax import legacy
 from fluidjax.command import aliases, cache, leaving
+from fluidjax.command.advice import advice
 from fluidjax.command.terms import BadUse
-
-# What `pip install paddlepaddle` brought along, and Python itself once: module -> package. The extra `legacy` has all.
-PADDLE_NEEDS = {
-    "PIL": "pillow",
-    "astor": "astor",
-    "cv2": "opencv-python-headless",
-    "decorator": "decorator",
-    "distutils": "setuptools",
-    "funcsigs": "funcsigs",
-    "gast": "gast",
-    "graphviz": "graphviz",
-    "matplotlib": "matplotlib",
-    "nltk": "nltk",
-    "objgraph": "objgraph",
-    "prettytable": "prettytable",
-    "rarfile": "rarfile",
-    "requests": "requests",
-    "scipy": "scipy",
-    "six": "six",
-    "yaml": "pyyaml",
-}
 
 NAME, HELP = "run", "run a script written for Paddle Fluid"
 USAGE = "fluidjax run [-m] SCRIPT [ARGUMENTS ...]"
@@ -47,7 +27,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module name")
     parser.add_argument("script", metavar="SCRIPT")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="the script's arguments")
+    rest = parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="the script's arguments"
+    )
+    rest.required = False  # nor called so where SCRIPT is missing
 
 
 def main(options: argparse.Namespace) -> int:
@@ -100,30 +83,18 @@ def _run(script: str, arguments: list[str], module: bool) -> int:
         else:
             runpy.run_path(script, run_name="__main__")
     except Exception as error:
-        traceback.print_exception(type(error), error, _from_script(error.__traceback__))
-        hint = _hint(error)
-        if hint:
-            print(hint, file=sys.stderr)
+        traceback.print_exception(type(error), error, _from_script(error))
+        told = advice(error)
+        if told:
+            print(told, file=sys.stderr)
         return 1
     return 0
 
 
-def _hint(error: BaseException) -> str:
-    """Advice about missing modules that were installed alongside Paddle as its own dependencies."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if name not in PADDLE_NEEDS:
-        return ""
-    return (
-        f"fluidjax: the script uses {name!r}, which was installed together with Paddle\n"
-        f"  expected: the module {name}\n  received: it is not installed here\n"
-        f"  what to do: pip install {PADDLE_NEEDS[name]}, or all that came with Paddle: pip install 'fluidjax[legacy]'"
-    )
-
-
-def _from_script(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this file and runpy."""
+def _from_script(error: Exception) -> TracebackType | None:
+    """The traceback without the frames of this file and runpy; a script that cannot be parsed has none of its own."""
     ours = {__file__, runpy.__file__, "<frozen runpy>"}
-    inner = trace
+    inner = error.__traceback__
     while inner is not None and inner.tb_frame.f_code.co_filename in ours:
         inner = inner.tb_next
-    return inner or trace
+    return inner if inner or isinstance(error, SyntaxError) else error.__traceback__

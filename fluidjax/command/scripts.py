@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fluidjax.base.unbuilt import is_unbuilt
 from fluidjax.command.aliases import target_of
 from fluidjax.command.terms import BadUse, table
+from lowering.errors import near
 
 
 class Use(NamedTuple):
@@ -79,7 +79,7 @@ def missing(name: str) -> str | None:
         if below is None:
             below = _module(f"{so_far}.{part}")
         if below is None and not hasattr(at, part):
-            close = get_close_matches(part, dir(at), 1)
+            close = near(part, dir(at))
             return f"{so_far} has no {part}" + (f"; did you mean {close[0]}?" if close else "")
         if is_unbuilt(below):
             return f"{so_far}.{part} is not built yet"

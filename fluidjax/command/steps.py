@@ -152,7 +152,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that specify a model or script."""
     parser.add_argument("model", metavar="MODEL|SCRIPT", help="a model directory, a program file, or a Python script")
     parser.add_argument(
-        "arguments", nargs="*", metavar="ARGUMENTS", help="the script's arguments; put -- before options"
+        "arguments", nargs="*", default=[], metavar="ARGUMENTS", help="the script's arguments; put -- before options"
     )
 
 

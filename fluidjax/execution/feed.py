@@ -19,6 +19,7 @@ from fluidjax.execution.buckets import bucket
 from fluidjax.execution.dense import ChangingDims, Dense
 from fluidjax.execution.exchange import lod_array, to_holder, to_lowering, usual_room
 from fluidjax.execution.tiers import Sizes, Tiers, Visit
+from fluidjax.framework.callstack import depth_of_user
 from lowering.dtypes import from_numpy, to_numpy
 from lowering.program import VarView
 
@@ -180,7 +181,8 @@ class Feeder:
         var = self._variables.get(name)
         if var is None:
             warnings.warn(
-                f"feed {name!r}: the program has no variable of that name, so the value is ignored", stacklevel=4
+                f"feed {name!r}: the program has no variable of that name, so the value is ignored",
+                stacklevel=depth_of_user(),
             )
             return None
         if isinstance(fed, np.ma.MaskedArray):
@@ -304,7 +306,7 @@ def checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
     expected = to_numpy(var.dtype)
     if var.need_check_feed:
         shape = (-1, *data.shape[1:]) if ragged else data.shape
-        if not _shape_fits(var.shape, shape):
+        if not shape_fits(var.shape, shape):
             raise _misfit(
                 f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, shape = {var.shape}, but"
                 f" received fed shape {list(shape)} on each device",
@@ -320,7 +322,7 @@ def checked(var: VarView, data: Any, *, ragged: bool = False) -> Any:
             warnings.warn(
                 f"feed {var.name!r}: expected {expected}, received {data.dtype}, which is rounded; NumPy 1 keeps the"
                 f" type of an array that meets a number. Convert it with array.astype({str(expected)!r}).",
-                stacklevel=2,
+                stacklevel=depth_of_user(),
             )
             return data.astype(expected)
         raise _misfit(
@@ -346,7 +348,7 @@ def _dtype_matters(var: VarView, fed: np.dtype) -> bool:
     return var.need_check_feed
 
 
-def _shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
+def shape_fits(declared: tuple[int, ...], fed: tuple[int, ...]) -> bool:
     """Fluid compares the dimensions that were fed: trailing ones may be missing, as those of labels often are."""
     if len(fed) > len(declared) or (declared and not fed):
         return False

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from fluidjax.base.errors import explain
+from fluidjax.base.values import LoDTensor
 from fluidjax.framework import Operator, Variable
 
 
@@ -35,10 +39,22 @@ def _fetch_name(item: Any) -> str:
         return item if isinstance(item, str) else ""
     if isinstance(item, Variable):
         return item.name
+    result = isinstance(item, (np.ndarray, LoDTensor))
     raise TypeError(
-        f"Executor.run: a fetch is a Variable or a name, received {type(item).__name__}; fetch a variable of"
-        " the program"
+        explain(
+            f"Executor.run: a fetch is a Variable or a name, received {_kind(item)}",
+            "variables of the program, or their names",
+            f"{_kind(item)} of shape {list(np.shape(item))}, as a run returns it" if result else repr(item),
+            "give what a run returns a name of its own: after `loss, = exe.run(..., fetch_list=[loss])` the name `loss`"
+            " no longer means the variable"
+            if result
+            else "fetch a variable of the program",
+        )
     )
+
+
+def _kind(item: Any) -> str:
+    return "ndarray" if isinstance(item, np.ndarray) else type(item).__name__
 
 
 def name_of(item: Any) -> str:

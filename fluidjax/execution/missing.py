@@ -1,13 +1,18 @@
-"""What to tell a user whose run reads a variable without a value: no feed, or the startup program did not run."""
+"""What to tell a user whose feeds are not those that the program declares, or whose startup program did not run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from difflib import get_close_matches
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
 
 from fluidjax.base.errors import explain
+from fluidjax.base.values import LoDTensor
+from fluidjax.execution.feed import shape_fits
 from fluidjax.framework import Program, Variable
-from lowering.errors import UninitializedError
+from lowering.dtypes import to_numpy
+from lowering.errors import OpError, UninitializedError, near
 
 
 def explained(error: UninitializedError, program: Program, feeds: Collection[str]) -> UninitializedError:
@@ -29,7 +34,7 @@ def explained(error: UninitializedError, program: Program, feeds: Collection[str
             var.name,
         )
     needed = [name for name, other in block.vars.items() if _is_data(other)]
-    typo = get_close_matches(var.name, [name for name in feeds if name not in block.vars], 1)
+    typo = near(var.name, [name for name in feeds if name not in block.vars])
     return UninitializedError(
         explain(
             f"{error.reader} reads {var.name!r}, which was not fed{line}",
@@ -39,6 +44,27 @@ def explained(error: UninitializedError, program: Program, feeds: Collection[str
         ),
         var.name,
     )
+
+
+def told_of_feeds(error: OpError, program: Program, feed: Mapping[str, Any]) -> OpError:
+    """The same error, which says too what was fed otherwise than the program declares it: the likeliest cause."""
+    found = list(_fed_otherwise(program, feed))
+    if found:
+        error.args = (f"{error}\n  fed otherwise than declared: {'; '.join(found)}",)
+    return error
+
+
+def _fed_otherwise(program: Program, feed: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in feed.items():
+        var = program.global_block().vars.get(name)
+        fed = value._value if isinstance(value, LoDTensor) else value
+        if var is None or not isinstance(fed, np.ndarray):
+            continue
+        shape = (-1, *fed.shape[1:]) if isinstance(value, LoDTensor) and value._lod else fed.shape
+        dtype = to_numpy(var.dtype)
+        kinds = {"i": "iu", "u": "iu"}.get(dtype.kind, dtype.kind)
+        if not shape_fits(var.shape, shape) or len(shape) < len(var.shape) or fed.dtype.kind not in kinds:
+            yield f"{name!r} as {fed.dtype}{list(fed.shape)}, declared as {dtype}{list(var.shape)}"
 
 
 def _is_data(var: Variable) -> bool:

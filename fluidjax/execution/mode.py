@@ -14,7 +14,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.prepared import Prepared
 from lowering.errors import EnforceNotMet
 from lowering.program import OpView
-from lowering.values import LoDArray, SelectedRows
+from lowering.values import Form, LoDArray, SelectedRows
 
 AfterOp = Callable[[OpView, dict[str, Any]], None]
 
@@ -85,7 +85,7 @@ def _numbers(value: Any) -> np.ndarray | None:
         value = value.data[:rows]
     if isinstance(value, SelectedRows):
         value = value.values
-    if not hasattr(value, "dtype"):
+    if isinstance(value, Form) or not hasattr(value, "dtype"):
         return None
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.kind not in "fiub" else array

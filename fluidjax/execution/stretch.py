@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.execution.buckets import enlarged
 from fluidjax.execution.compiled import CompiledOps, still_valid
 from fluidjax.execution.kept import Kept
 from lowering.engine.interrupts import uninterrupted
@@ -89,7 +90,7 @@ class Stretch:
             InvalidArgumentError: an op cannot take a value.
         """
         for _ in range(_MAX_ATTEMPTS):
-            env = {name: _on_device(value) for name, value in given.items()}
+            env = dict(given)
             try:
                 if self._run_all(env, seed):
                     return {n: env[n] for n in self._outputs if n in env}
@@ -111,6 +112,7 @@ class Stretch:
 
     def _run(self, segment: Segment, env: dict[str, Any], seed: Any) -> bool:
         """Whether a segment ran; else a buffer was enlarged."""
+        env.update({name: self._placed(env[name]) for name in segment.reads if name in env})
         if segment.host:
             self._run_on_host(segment, env, seed)
             return True
@@ -122,7 +124,7 @@ class Stretch:
             for name in full:
                 if name in compiled.uneven:
                     raise compiled.uneven[name]
-                self._capacities[name] = 2 * compiled.used[name]
+                self._capacities[name] = enlarged(compiled.used[name], step.overflows[name])
             self._keep({})
             return False
         if step.failure is not None:
@@ -146,6 +148,10 @@ class Stretch:
             )
         return found
 
+    def _placed(self, value: Any) -> Any:
+        """The value as later runs will have it: what is compiled for arrays on the host would be used only once."""
+        return with_x64(jax.device_put, value) if isinstance(value, np.ndarray) else value
+
     def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any) -> None:
         local = {n: exact(env[n]) for n in segment.reads if n in env}
         runner = Runner(
@@ -153,11 +159,6 @@ class Stretch:
         )
         runner.run_ops(segment.ops, local)
         env.update({n: local[n] for n in segment.writes if n in local})
-
-
-def _on_device(value: Any) -> Any:
-    """The value as later runs will have it: a form compiled for arrays still on the host would be used only once."""
-    return with_x64(jax.device_put, value) if isinstance(value, np.ndarray) else value
 
 
 def _key(seed: Any) -> Any:

@@ -53,6 +53,8 @@ def _store(var: ScopeVariable, new: Any) -> None:
     if type(new) is not ArrayImpl:
         if isinstance(new, LoDTensor) and isinstance(holder, LoDTensor):
             holder._set_value(new._value, new._lod)
+            if new._value is None:
+                holder._set_dims(new.shape())
         elif not take_over(holder, new):
             var._holder = new
     elif type(holder) is LoDTensor:

@@ -153,15 +153,13 @@ def _as_list(value: Any) -> Iterable[Any]:
 
 
 def type_of_value(value: Any) -> AttrType:
-    """The attribute type implied by a plain Python value.
+    """The attribute type implied by a plain Python value; as in Fluid, truth values that no op declares are numbers.
 
     Raises TypeError for a value that no attribute type can represent.
     """
     if isinstance(value, (list, tuple, np.ndarray)):
         return _type_of_list(list(value))
-    if isinstance(value, (bool, np.bool_)):
-        return AttrType.BOOL
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer, np.bool_)):
         return AttrType.INT if -(2**31) <= int(value) < 2**31 else AttrType.LONG
     if isinstance(value, (float, np.floating)):
         return AttrType.FLOAT
@@ -173,7 +171,6 @@ def type_of_value(value: Any) -> AttrType:
 
 
 _PLURAL = {
-    AttrType.BOOL: AttrType.BOOLS,
     AttrType.INT: AttrType.INTS,
     AttrType.LONG: AttrType.LONGS,
     AttrType.FLOAT: AttrType.FLOATS,

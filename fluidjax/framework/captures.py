@@ -31,12 +31,16 @@ class Captures:
         """The program variable that represents an eager one."""
         block = self._program.global_block()
         name = eager.name
-        while name in block.vars and self.values.get(name) is not eager:
+        while self._names_another(name, eager):
             name += "@CAPTURED"
         if name not in block.vars:
             self.values[name] = eager
             self._declare(name, eager)
         return block.vars[name]
+
+    def _names_another(self, name: str, eager: Any) -> bool:
+        """Whether some block has a variable of that name that stands for something else."""
+        return self.values.get(name) is not eager and any(name in block.vars for block in self._program.blocks)
 
     def _declare(self, name: str, eager: Any) -> None:
         block = self._program.global_block()

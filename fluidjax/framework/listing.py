@@ -156,7 +156,7 @@ def _block_lines(block: Block, folded: bool) -> Iterator[str]:
     yield f"block {block.idx}{around}"
     declared = list(_declared(block))
     shown = {name for op in block.ops if part(op) == FORWARD or not folded for name in _named(op)}
-    rest = [name for kind, name, _ in declared if folded and kind == KEPT and name not in shown]
+    rest = {name for kind, name, _ in declared if folded and kind == KEPT and name not in shown}
     yield from (f"  {kind} {name}: {kind_text(var)}" for kind, name, var in declared if name not in rest)
     if rest:
         yield f"  {KEPT} by the optimizer: {len(rest)} variables"

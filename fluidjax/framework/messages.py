@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, VarType
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.framework.attrs import attr_fields, type_of_value
+from fluidjax.framework.attrs import attr_fields, declared_type, type_of_value
 
 # As messages have them: members of an enum are slow to look up and to compare.
 _LOD_TENSOR, _SELECTED_ROWS = int(VarType.LOD_TENSOR), int(VarType.SELECTED_ROWS)
@@ -105,7 +105,7 @@ def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None)
     """Set an attribute; its type is `kind`, or else its current type, or else implied by the value."""
     attr = find_attr(op, name)
     if kind is None:
-        kind = type_of_value(value) if attr is None else _kept_type(AttrType(attr.type), value)
+        kind = _implied_type(op, name, value) if attr is None else _kept_type(AttrType(attr.type), value)
     try:
         written = pb.OpDesc.Attr(**attr_fields(name, kind, value))
     except (TypeError, ValueError, OverflowError) as error:
@@ -113,6 +113,14 @@ def set_attr(op: pb.OpDesc, name: str, value: Any, kind: AttrType | None = None)
             f"op {op.type}: attribute {name} is of type {kind.name}, {error}. Give a value of that type."
         ) from error
     (op.attrs.add() if attr is None else attr).CopyFrom(written)
+
+
+def _implied_type(op: pb.OpDesc, name: str, value: Any) -> AttrType:
+    """The type of a value; the op's own says what an empty list holds, and whether a number is a truth value."""
+    given = type_of_value(value)
+    declared = declared_type(op.type, name) or given
+    empty = given is AttrType.INTS and not len(value) and declared.name.endswith("S")
+    return declared if empty or (given, declared) == (AttrType.INT, AttrType.BOOL) else given
 
 
 def _kept_type(kind: AttrType, value: Any) -> AttrType:

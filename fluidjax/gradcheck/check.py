@@ -237,18 +237,28 @@ class _Check:
         wanted: dict[str, str | None] = {**self.parameters, **self.feeds}
         wanted = {n: g for n, g in wanted.items() if local.floating(self.env.get(n))}
         gradients = self.whole.autodiff(self.env, list(wanted))
+        least = self._least()
         for name, gradient in wanted.items():
             direction = self.rng.standard_normal(np.shape(data_of(self.env[name])))
             found = None if gradient is None else after.get(gradient)
             fluid = local.inner(found, direction)
             autodiff = None if gradients is None else local.inner(gradients[name], direction)
             size = 0.0 if found is None else float(np.linalg.norm(local.dense(found).ravel()))
-            scale = max(1e-8, size, abs(fluid))
+            scale = max(least, size, abs(fluid))
             close = self.limits.double * scale
             difference = self.whole.difference(self.env, name, direction, fluid, close)
             table = report.parameters if name in self.parameters else report.feeds
             table.append(self._row(name, local.Probe(fluid, autodiff, difference, scale)))
         return after
+
+    def _least(self) -> float:
+        """The gradient that errors are relative to at least: differences tell nothing of smaller ones.
+
+        A bias before batch normalisation has the gradient 0, and a loss of 1 whose last digit differs has slopes of
+        2^-52 / step.
+        """
+        loss = abs(float(np.asarray(data_of(self.steps[-1][self.loss])).reshape(())))
+        return local.resolved(max(1.0, loss)) / self.limits.double
 
     def executor(self, after: Env, report: GradientReport) -> None:
         """Compare the gradients of a compiled float32 run with those in float64."""

@@ -14,6 +14,27 @@ def _pillow(image: ModuleType) -> None:
         vars(image).setdefault(old, getattr(image, new))
 
 
+def _pillow_text(draw: ModuleType) -> None:
+    """``textsize``, with which boxes were labelled, as ``getbbox`` has it; also of fonts."""
+
+    def getsize(font: Any, text: Any, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        left, _, right, bottom = font.getbbox(text, *args, **kwargs)
+        return right - left, bottom
+
+    def textsize(self: Any, text: Any, font: Any = None, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        left, _, right, bottom = self.multiline_textbbox((0, 0), text, font, *args, **kwargs)
+        return int(right - left), int(bottom)
+
+    fonts = importlib.import_module("PIL.ImageFont")
+    for owner, name, function in (
+        (draw.ImageDraw, "textsize", textsize),
+        (fonts.ImageFont, "getsize", getsize),
+        (fonts.FreeTypeFont, "getsize", getsize),
+    ):
+        if not hasattr(owner, name):
+            setattr(owner, name, function)
+
+
 def _pyyaml(yaml: ModuleType) -> None:
     """``yaml.load(text)`` loads plain objects, as it did with a warning in PyYAML 5."""
     load = yaml.load
@@ -24,7 +45,7 @@ def _pyyaml(yaml: ModuleType) -> None:
     vars(yaml)["load"] = load_plain
 
 
-_CHANGES = {"PIL.Image": _pillow, "yaml": _pyyaml}
+_CHANGES = {"PIL.Image": _pillow, "PIL.ImageDraw": _pillow_text, "yaml": _pyyaml}
 _changed: set[str] = set()
 
 

@@ -1,8 +1,14 @@
 """Checks of layer arguments, and the groups of dtypes that layers accept."""
 
-from fluidjax.data_feeder import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from __future__ import annotations
 
-__all__ = ["check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]
+from collections.abc import Iterable
+
+from fluidjax.base.enums import VarType
+from fluidjax.data_feeder import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluidjax.framework import Variable
+
+__all__ = ["check_dtype", "check_type", "check_variable_and_dtype", "common_dtype", "convert_dtype"]
 
 INTS = ("int32", "int64")
 FULL_FLOATS = ("float32", "float64")  # not in half precision
@@ -10,3 +16,15 @@ FULL_NUMBERS = (*FULL_FLOATS, *INTS)
 FLOATS = ("float16", *FULL_FLOATS)
 NUMBERS = (*FLOATS, *INTS)
 FILLED = ("bool", *NUMBERS)
+
+
+def common_dtype(layer: str, inputs: Iterable[Variable]) -> VarType:
+    """The dtype of all inputs. Raises ValueError if they differ."""
+    first, *others = [each.dtype for each in inputs]
+    for dtype in others:
+        if dtype != first:
+            raise ValueError(
+                f"layer {layer}: Data Type mismatch: {first} to {dtype} among its inputs. Cast them to one dtype with "
+                "fluid.layers.cast."
+            )
+    return first

@@ -48,7 +48,7 @@ FLUIDS_FIELDS = set(
     _optimized_guard _origin_program _parameters _parameters_on_pservers _pipeline_opt _place _prepend_op _program
     _prune_with_input _ps_endpoint _remove_attr _remove_op _remove_var _rename_input _rename_output _rename_var
     _role_maker _rollback _set_attr _set_checkpoints _set_copy_table_config _set_default_bias_initializer
-    _set_default_initializer _set_default_param_initializer _set_device_worker _set_fleet_desc
+    _set_default_initializer _set_default_param_initializer _set_device_worker _set_dims _set_fleet_desc
     _set_forward_block_idx _set_info _set_server_config
     _slice_ops _stop_gradient _sub_layers _sync_with_cpp _to_attr _to_kwargs _train_mode _trainers_endpoints
     _use_double_buffer _use_hierarchical_allreduce _use_lamb _value _var_recursive _varbase_creator

@@ -135,6 +135,8 @@ def test_a_damaged_model_is_one_message(tmp_path, capsys):
     ("arguments", "words"),
     [
         (["check"], "fluidjax check: the following arguments are required: MODEL|SCRIPT"),
+        (["run"], "fluidjax run: the following arguments are required: SCRIPT;"),
+        (["draw"], "fluidjax draw: the following arguments are required: MODEL|SCRIPT;"),
         (["nosuch"], "fluidjax: argument COMMAND: invalid choice: 'nosuch'"),
         (["cache", "--no-such"], "fluidjax: unrecognized arguments: --no-such"),
     ],

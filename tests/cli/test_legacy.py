@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import descriptor_pb2, text_format
 
 from fluidjax.command import run as command
+from fluidjax.command.advice import PADDLE_NEEDS, advice
 from fluidjax.legacy import package_names, protobuf_stubs, python_names
 from tests.cli.test_run import ROOT, run
 
@@ -206,13 +207,37 @@ def test_the_environment_of_children(monkeypatch):
 def test_the_extra_holds_what_the_command_names():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = {requirement.partition(">")[0] for requirement in project["optional-dependencies"]["legacy"]}
-    assert extra == set(command.PADDLE_NEEDS.values())
+    assert extra == set(PADDLE_NEEDS.values())
 
 
-def test_the_hint_names_the_extra():
-    hint = command._hint(ModuleNotFoundError("No module named 'six.moves'", name="six.moves"))
-    assert "pip install six" in hint and "fluidjax[legacy]" in hint
-    assert not command._hint(ModuleNotFoundError(name="numpi")) and not command._hint(KeyError("six"))
+def test_the_advice_names_the_extra():
+    told = advice(ModuleNotFoundError("No module named 'six.moves'", name="six.moves"))
+    assert "pip install six" in told and "fluidjax[legacy]" in told
+    assert not advice(ModuleNotFoundError(name="numpi")) and not advice(KeyError("six"))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("print 'loss'", "line 1: this is not Python 3"),
+        ("raise ValueError, 'loss'", "line 1: this is not Python 3"),
+        ("print('loss'", ""),
+        ("import cPickle", "the module 'cPickle' is Python 2's"),
+        ("xrange(3)", "the name 'xrange' is Python 2's"),
+        ("{}.iteritems()", "dict.iteritems is Python 2's"),
+        ("import pickle; pickle.loads(b\"S'\\\\xff'\\n.\")", "pickle.load(file, encoding='latin1')"),
+        ("undefined", ""),
+        ("''.iteritems()", ""),
+    ],
+)
+def test_advice_for_scripts_of_python_2(line, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    script = tmp_path / "old.py"
+    script.write_text(line)
+    assert command._run(str(script), [], False) == 1
+    shown = capsys.readouterr().err
+    assert told in shown and ("fluidjax: " in shown) == bool(told) and "runpy" not in shown
 
 
 def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
@@ -220,8 +245,16 @@ def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
     (tmp_path / "PIL").mkdir()
     (tmp_path / "PIL" / "__init__.py").write_text("")
     (tmp_path / "PIL" / "Image.py").write_text("LANCZOS, BILINEAR, BICUBIC, CUBIC = 1, 2, 3, 4")
+    (tmp_path / "PIL" / "ImageDraw.py").write_text(
+        "class ImageDraw:\n    def multiline_textbbox(self, at, text, font):\n        return font.getbbox(text)\n"
+    )
+    (tmp_path / "PIL" / "ImageFont.py").write_text(
+        "class ImageFont:\n    def getbbox(self, text):\n        return 1, 2, 8 * len(text), 12\n\n"
+        "class FreeTypeFont(ImageFont):\n    pass\n"
+    )
     (tmp_path / "yaml.py").write_text("FullLoader = 'full'\ndef load(stream, Loader):\n    return stream, Loader\n")
-    for name in ("PIL", "PIL.Image", "yaml"):
+    names = ("PIL", "PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "yaml")
+    for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(package_names, "_changed", set())
@@ -230,7 +263,9 @@ def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
     image, yaml = importlib.import_module("PIL.Image"), importlib.import_module("yaml")
     assert (image.ANTIALIAS, image.LINEAR, image.CUBIC) == (1, 2, 4)
     assert yaml.load("a") == ("a", "full") and yaml.load("a", Loader="base") == ("a", "base")
-    for name in ("PIL", "PIL.Image", "yaml"):
+    draw, font = importlib.import_module("PIL.ImageDraw").ImageDraw(), importlib.import_module("PIL.ImageFont")
+    assert draw.textsize("ab", font.FreeTypeFont()) == font.ImageFont().getsize("ab") == (15, 12)
+    for name in names:
         del sys.modules[name]  # what was there before comes back
 
 

@@ -159,3 +159,43 @@ def test_a_variable_fetched_several_times_has_a_value_each_time() -> None:
     first, second, third = exe.run(feed={"x": X}, fetch_list=[doubled, doubled.name, tripled])
     np.testing.assert_array_equal(first, second)
     assert (first == 2).all() and (third == 3).all()
+
+
+def misfed(feed: dict[str, Any], label: str = "int64") -> str:
+    x, y = fluid.layers.data("x", [4]), fluid.layers.data("y", [1], dtype=label)
+    loss = fluid.layers.cross_entropy(fluid.layers.fc(x, 3, act="softmax"), y)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    with pytest.raises(fluid.core.EnforceNotMet) as failed:
+        exe.run(feed=feed, fetch_list=[loss])
+    return str(failed.value)
+
+
+def test_an_op_that_fails_says_what_was_fed_otherwise_than_declared() -> None:
+    """`fluid.layers.data` checks no feeds, so it is an op that fails: its message names the feeds to look at."""
+    said = misfed({"x": X, "y": np.ones((2, 1), "int64")})
+    assert "fed otherwise than declared: 'x' as float32[2, 3], declared as float32[-1, 4]" in said and "'y'" not in said
+
+
+def test_labels_that_are_no_classes() -> None:
+    x = np.ones((2, 4), "float32")
+    said = misfed({"x": x, "y": np.ones((2, 1), "float32")})
+    assert "Label holds the number of a class for each row, int64[2, 1], received float32[2, 1]" in said
+    assert "'y' as float32[2, 1], declared as int64[-1, 1]" in said
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        assert "received int64[2, 3]; declare and feed it as that" in misfed({"x": x, "y": np.ones((2, 3), "int64")})
+    with fluid.program_guard(fluid.Program(), fluid.Program()):  # declared as numbers: nothing was fed otherwise
+        assert "otherwise" not in misfed({"x": x, "y": np.ones((2, 1), "float32")}, label="float32")
+
+
+def test_a_result_is_no_fetch(net: Minimized) -> None:
+    (loss,) = net.exe.run(feed={"x": X}, fetch_list=[net.loss])
+    with pytest.raises(TypeError, match=r"received ndarray(.|\n)*the name `loss` no longer means the variable"):
+        net.run([loss])
+
+
+def test_a_feed_of_another_name(net: Minimized) -> None:
+    with pytest.warns(UserWarning, match="no variable of that name") as warned:
+        with pytest.raises(RuntimeError, match="rename 'X' to 'x'"):
+            net.run([net.loss], feed={"X": X})
+    assert [warning.filename for warning in warned] == [__file__]

@@ -113,6 +113,52 @@ def test_changing_an_op(block) -> None:
     assert op.attr("op_device") == "gpu:0"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "kept"),
+    [
+        ("padding_idx", 2.5, AttrType.LONG, 2),
+        ("padding_idx", np.array([3]), AttrType.LONG, 3),
+        ("is_distributed", 2.5, AttrType.BOOL, True),
+        ("is_distributed", np.float32(0), AttrType.BOOL, False),
+        ("is_distributed", np.array(1), AttrType.BOOL, True),
+        ("height_sections", [2.5, 2], AttrType.LONGS, [2, 2]),
+    ],
+)
+def test_numbers_are_converted_as_in_fluid(block, name, value, kind, kept) -> None:
+    block.create_var(name="ids", shape=[3, 1], dtype="int64")
+    op = block.append_op(
+        type="lookup_table", inputs={"W": "x", "Ids": "ids"}, outputs={"Out": "y"}, attrs={name: value}
+    )
+    assert op.attr_type(name) == kind and op.attr(name) == kept
+
+
+def test_a_fraction_is_no_whole_number(block) -> None:
+    block.create_var(name="ids", shape=[3, 1], dtype="int64")
+    slots = {"inputs": {"W": "x", "Ids": "ids"}, "outputs": {"Out": "y"}}
+    for value in (float("nan"), float("inf"), 1e40):
+        with pytest.raises(lowering.AttrError, match="padding_idx"):
+            block.append_op(type="lookup_table", **slots, attrs={"padding_idx": value})
+
+
+@pytest.mark.parametrize(
+    ("op_type", "name", "value", "kind"),
+    [
+        ("cumsum", "mine", True, AttrType.INT),
+        ("cumsum", "exclusive", 2, AttrType.BOOL),
+        ("cumsum", "exclusive", 2.5, AttrType.FLOAT),
+        ("dropout_grad", "is_test", True, AttrType.BOOL),
+        ("dropout_grad", "mine", [True], AttrType.INTS),
+        ("lookup_table", "table_names", [], AttrType.STRINGS),
+        ("lookup_table", "height_sections", [], AttrType.LONGS),
+    ],
+)
+def test_types_of_attributes_of_a_bare_desc(op_type, name, value, kind) -> None:
+    desc = fluid.Program().global_block().desc.append_op()
+    desc.set_type(op_type)
+    desc._set_attr(name, value)
+    assert desc.attr_type(name) == kind and desc.attr(name) == value or bool(value) is desc.attr(name)
+
+
 def test_a_list_that_is_handed_out_is_a_copy(block) -> None:
     op = block.append_op(type="fill_constant", outputs={"Out": "y"}, attrs={"shape": [2, 3], "dtype": 5})
     op.attr("shape").append(9)
@@ -151,8 +197,8 @@ def test_raw_ops_are_written_as_given(block) -> None:
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (True, AttrType.BOOL),
-        (np.bool_(False), AttrType.BOOL),
+        (True, AttrType.INT),
+        (np.bool_(False), AttrType.INT),
         (3, AttrType.INT),
         (np.int64(3), AttrType.INT),
         (2**40, AttrType.LONG),
@@ -163,7 +209,7 @@ def test_raw_ops_are_written_as_given(block) -> None:
         ([1, 2], AttrType.INTS),
         ([1, 2**40], AttrType.LONGS),
         ([1, 2.5], AttrType.FLOATS),
-        ((True, False), AttrType.BOOLS),
+        ((True, False), AttrType.INTS),
         (["a"], AttrType.STRINGS),
         (np.array([1.0]), AttrType.FLOATS),
     ],

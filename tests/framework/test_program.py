@@ -9,7 +9,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import framework
-from fluidjax.framework import Parameter, Program, user_line
+from fluidjax.framework import Parameter, Program, listing, user_line
 
 
 def data(program: Program, name: str = "x", shape: tuple[int, ...] = (-1, 4), dtype: str = "float32"):
@@ -402,3 +402,21 @@ def test_lines_of_programs_that_fluid_made(program: Program) -> None:
     assert user_line(op) == "/home/me/train.py:7: y = fluid.layers.fc(x, 3)"
     op._set_attr("op_callstack", stack[:2])
     assert user_line(op) == "(line not recorded)"
+
+
+def test_printing_compares_each_name_a_few_times_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Name(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    program, count = Program(), 200
+    block = program.global_block()
+    held = [block.create_var(name=f"moment_{i}", shape=[1], persistable=True) for i in range(count)]
+    monkeypatch.setattr(listing, "_declared", lambda _: iter((listing.KEPT, Name(v.name), v) for v in held))
+    assert f"{count} variables" in listing.program_text(program)
+    assert Name.compared < 5 * count

@@ -97,6 +97,12 @@ def test_a_fetch_that_is_not_there(net):
     np.testing.assert_array_equal(np.array(weight), before, err_msg="the step was taken")
 
 
+def test_a_model_that_is_fed_what_is_not_there(net, tmp_path):
+    exe, x, _, loss = started(net)
+    said(lambda: fluid.io.save_inference_model(str(tmp_path), ["image"], [loss], exe),
+         "var image not in this block", "such as x, y", "feeded_var_names=['image']")  # fmt: skip
+
+
 def test_a_name_that_is_not_there():
     said(lambda: L.fully_conected, "fluid.layers has no 'fully_conected'")
     said(lambda: L.embeding, "did you mean embedding")
@@ -104,6 +110,8 @@ def test_a_name_that_is_not_there():
     said(lambda: fluid.io.load_inferense_model, "did you mean load_inference_model")
     said(lambda: fluid.optimizer.Adamm, "fluid.optimizer has no 'Adamm'; did you mean Adam")
     said(lambda: fluid.initializer.Xaviar, "did you mean Xavier")
+    said(lambda: fluid.dygraph.linear, "did you mean Linear")
+    said(lambda: L.fc(fluid.data("image", [None, 3]), 2, act="Relu"), "similar ops that exist: relu")
     assert not hasattr(fluid, "nosuchthing")
 
 
@@ -185,6 +193,7 @@ def test_a_fetch_of_another_program(net):
 def test_lod_that_does_not_fit(net):
     exe = net[0]
     said(lambda: fluid.create_lod_tensor(Y, [[2, 2]], fluid.CPUPlace()), "level 0 ends at 4", "must add up")
+    said(lambda: fluid.create_lod_tensor(Y, [1, 1], fluid.CPUPlace()), "received [1, 1]. Pass [[2, 3]]")
     tensor = fluid.create_lod_tensor(Y, [[1, 1]], fluid.CPUPlace())
     tensor.set(np.zeros((5, 1), "int64"), fluid.CPUPlace())
     with fluid.program_guard(fluid.Program()):
@@ -225,3 +234,11 @@ def test_frames_of_the_users_stay(net):
         exe.run(feed={"x": X, "y": Y}, fetch_list=[out])
     shown = "".join(traceback.format_exception(caught.value))
     assert "in broken" in shown
+
+
+def test_words_of_eager_mode():
+    with fluid.dygraph.guard():
+        net, rows = fluid.dygraph.Linear(4, 3), fluid.dygraph.to_variable(X)
+        said(lambda: net(rows), "op matmul", "received: float32[2, 3], float32[4, 3]")
+        said(lambda: L.cross_entropy(rows, rows), "Label holds the number of a class for each row, int64[2, 1]")
+        said(lambda: fluid.dygraph.save_dygraph(net, "net"), "received: Linear", "pass layer.state_dict()")

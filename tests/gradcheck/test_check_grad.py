@@ -1,5 +1,7 @@
 """check_grad: right programs pass, a planted fault is caught and named."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 import fluidjax as fluid
 import lowering
 from fluidjax.backward import gradients
+from fluidjax.gradcheck import local
+from fluidjax.gradcheck.whole import Whole
 from fluidjax.testing.programs import programs
 
 RANDOM = settings(
@@ -44,6 +48,26 @@ def test_a_right_program_passes_and_reports_every_op():
     page = report._repr_html_()
     assert "<summary>per parameter: 2</summary>" in page and "<b>ok: everything was checked" in page
     assert "<details open" not in page and page.count("<td>") == page.count("<tr>") - page.count("<thead>")
+
+
+def test_a_bias_that_the_loss_cannot_feel(monkeypatch):
+    """As batch normalisation takes it away: its gradient is 0, and differences see the loss's last digits."""
+    rows = np.arange(24).reshape(8, 3) % 7 / 7
+
+    def normalised(values):
+        hidden = rows + values["b"]
+        return float(np.tanh((hidden - hidden.mean(0)) / np.sqrt(hidden.var(0) + 1e-5)).mean())
+
+    slope = local.central(normalised, {"b": np.zeros(3)}, {"b": np.ones(3)}, 0.0, 0.0)
+    assert abs(slope) <= local.resolved(1.0) < 2e-12
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x, b = fluid.data("x", [1]), fluid.layers.create_parameter([1], "float32")
+        loss = x + b - b
+        fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+        for noise, right in ((local.resolved(1.0) / 2, True), (1e-10, False)):
+            monkeypatch.setattr(Whole, "difference", lambda *args, noise=noise: args[-2] + noise)
+            with nullcontext() if right else pytest.raises(fluid.GradientMismatch, match="DISAGREES"):
+                fluid.check_grad(loss, feed={"x": np.ones(1, "float32")})
 
 
 def test_a_planted_wrong_rule_is_caught_and_named(monkeypatch):

@@ -52,6 +52,16 @@ def test_walking_down_the_gradients_of_an_op_ends() -> None:
     assert not core.has_grad_op_maker("no_such_op")
 
 
+def test_ops_without_gradients_have_makers_of_nothing() -> None:
+    for op_type in ("shape", "sgd", "equal", "where_index"):
+        assert core.has_grad_op_maker(op_type) and not core.has_non_empty_grad_op_maker(op_type)
+        desc = fluid.Program().global_block().desc.append_op()
+        desc.set_type(op_type)
+        assert core.get_grad_op_desc(desc, set(), []) == ([], {})
+    assert not core.has_grad_op_maker("save")
+    assert core.has_non_empty_grad_op_maker("mul")
+
+
 def test_names_of_gradients() -> None:
     assert _append_grad_suffix_("x") == "x@GRAD"
     assert [_strip_grad_suffix_(n) for n in ("x@GRAD@GRAD", "x@GRAD@RENAME@0", "x")] == ["x", "x", "x"]

@@ -126,3 +126,22 @@ def test_batch():
     assert list(batch(numbers(4), 2, drop_last=True)()) == [[0, 1], [2, 3]]
     with pytest.raises(ValueError, match="batch_size=0"):
         batch(numbers(5), 0)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda samples: batch(samples, 2),
+        lambda samples: R.shuffle(samples, 2),
+        lambda samples: R.buffered(samples, 2),
+        lambda samples: R.firstn(samples, 2),
+        lambda samples: R.cache(samples),
+        lambda samples: R.map_readers(str, samples),
+        lambda samples: R.chain(samples),
+        lambda samples: R.compose(samples),
+        lambda samples: R.xmap_readers(str, samples, 1, 1),
+    ],
+)
+def test_the_result_of_a_reader_is_no_reader(take):
+    with pytest.raises(TypeError, match="is no reader(.|\n)*give the reader itself, not the result of calling it"):
+        take(i for i in range(3))

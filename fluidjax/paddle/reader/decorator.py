@@ -1,7 +1,7 @@
 """Reader decorators: functions from readers to readers.
 
 A *reader* is a function without arguments that returns an iterable of samples; each call starts a new pass.
-Nothing here depends on tensors: samples may be any Python objects.
+Nothing here depends on tensors: samples may be any Python objects. What is no reader raises TypeError.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fluidjax.paddle.reader.processes import multiprocess_reader
+from fluidjax.readers.batching import a_reader
 from fluidjax.readers.prefetch import Channel, ChannelClosed, prefetched
 
 __all__ = [
@@ -37,6 +38,7 @@ class ComposeNotAligned(ValueError):
 
 def cache(reader: Reader) -> Reader:
     """A reader over the samples of ``reader``, which is read once, immediately, and kept in memory."""
+    a_reader(reader, "cache")
     samples = tuple(reader())
 
     def cached() -> Iterator[Any]:
@@ -47,6 +49,9 @@ def cache(reader: Reader) -> Reader:
 
 def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
     """A reader of ``func(a, b, ...)`` for samples a, b, ... of the readers; ends with the shortest."""
+
+    for reader in readers:
+        a_reader(reader, "map_readers")
 
     def mapped() -> Iterator[Any]:
         return map(func, *(reader() for reader in readers))
@@ -63,6 +68,8 @@ def shuffle(reader: Reader, buf_size: int) -> Reader:
         [0, 1, 2, 3, 4]
     """
 
+    a_reader(reader, "shuffle")
+
     def shuffled() -> Iterator[Any]:
         samples = iter(reader())
         while chunk := list(itertools.islice(samples, max(buf_size, 1))):
@@ -74,6 +81,9 @@ def shuffle(reader: Reader, buf_size: int) -> Reader:
 
 def chain(*readers: Reader) -> Reader:
     """A reader over all samples of the first reader, then of the second, and so on."""
+
+    for reader in readers:
+        a_reader(reader, "chain")
 
     def chained() -> Iterator[Any]:
         for reader in readers:
@@ -93,6 +103,9 @@ def compose(*readers: Reader, **kwargs: Any) -> Reader:
     check_alignment = kwargs.pop("check_alignment", True)
     if kwargs:
         raise TypeError(f"compose() takes only check_alignment by name; got {sorted(kwargs)}; remove them")
+
+    for reader in readers:
+        a_reader(reader, "compose")
 
     def flat(samples: tuple[Any, ...]) -> tuple[Any, ...]:
         return sum((s if isinstance(s, tuple) else (s,) for s in samples), ())
@@ -117,6 +130,8 @@ def compose(*readers: Reader, **kwargs: Any) -> Reader:
 def buffered(reader: Reader, size: int) -> Reader:
     """A reader that prefetches up to ``size`` samples in a thread; errors of ``reader`` are raised in order."""
 
+    a_reader(reader, "buffered")
+
     def ahead() -> Iterator[Any]:
         return prefetched(reader, size)
 
@@ -125,6 +140,8 @@ def buffered(reader: Reader, size: int) -> Reader:
 
 def firstn(reader: Reader, n: int) -> Reader:
     """A reader over at most the first ``n`` samples."""
+
+    a_reader(reader, "firstn")
 
     def first() -> Iterator[Any]:
         return itertools.islice(reader(), n)
@@ -157,6 +174,8 @@ def xmap_readers(
 
     An error in ``reader`` or ``mapper`` is raised in the consumer.
     """
+
+    a_reader(reader, "xmap_readers")
 
     def xmapped() -> Iterator[Any]:
         todo, done = Channel(buffer_size), Channel(buffer_size)
