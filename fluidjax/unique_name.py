@@ -21,10 +21,12 @@ class UniqueNameGenerator:
 
     def __call__(self, key: str) -> str:
         """``key_N`` with the next N for that key."""
-        number = self.ids[key]
-        self.ids[key] += 1
-        name = f"{self.prefix}{key}_{number}"
-        return self(key) if self.taken and self.taken(name) else name
+        while True:
+            number = self.ids[key]
+            self.ids[key] += 1
+            name = f"{self.prefix}{key}_{number}"
+            if self.taken is None or not self.taken(name):
+                return name
 
 
 class DygraphParameterNameChecker:
