@@ -186,10 +186,10 @@ def shared(keys, size):
 )
 def test_deep_and_repeated_containers_are_refused(data):
     """A tuple of 150,000 levels as a key ended the process, and keys that share a list were read for minutes."""
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(FileFormatError, match=r"nested|hold each other"):
         pickles.loads(data, "file")
-    assert time.monotonic() - start < 20
+    assert time.thread_time() - start < 20
 
 
 def test_many_batches_of_one_dict_are_not_deep():

@@ -24,10 +24,10 @@ def nested(levels: int, ops: int) -> bytes:
     ("levels", "ops", "message"), [(3000, 1, "is inside"), (40, 2, "belongs to two ops")], ids=["deep", "shared"]
 )
 def test_blocks_are_bounded(levels, ops, message):
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(ValueError, match=message):
         fluid.Program.parse_from_string(nested(levels, ops))
-    assert time.monotonic() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_some_nesting_is_fine():
