@@ -377,14 +377,8 @@ class ParameterMetaClass(VariableMetaClass):
         return super().__instancecheck__(instance) or (cls is Parameter and issubclass(type(instance), EagerParameter))
 
 
-_FIELDS = (
-    "trainable",
-    "optimize_attr",
-    "regularizer",
-    "do_model_average",
-    "is_distributed",
-    "gradient_clip_attr",  # every parameter had it until 1.7: PaddleHub copies parameters field by field
-)
+# Until 1.7 every parameter had a gradient_clip_attr: PaddleHub copies parameters field by field.
+_FIELDS = "trainable optimize_attr regularizer do_model_average is_distributed gradient_clip_attr".split()
 
 
 class Parameter(Variable, metaclass=ParameterMetaClass):

@@ -256,18 +256,15 @@ def _merge(x: Any, mask: Any, in_true: Any, in_false: Any, level: int, ctx: Cont
 
 def _with_rows(in_true: Any, in_false: Any, ctx: Context) -> list[Any]:
     """Both sides. Rows of two forms are not merged, but a side that got none, of whatever form, counts as not run."""
-    if in_true is None or in_false is None:
-        return [in_true, in_false]
-    true, false = (as_lod(value, "InTrue", ctx) for value in (in_true, in_false))
-    if true.shape[1:] == false.shape[1:]:
-        return [in_true, in_false]
-    if not true.capacity:
-        return [None, in_false]
-    if not false.capacity:
-        return [in_true, None]
-    if true.padded or false.padded:
+    sides = [value if value is None else as_lod(value, "InTrue", ctx) for value in (in_true, in_false)]
+    true, false = sides
+    if true is None or false is None or true.shape[1:] == false.shape[1:]:
+        return sides
+    if true.capacity and false.capacity and (true.padded or false.padded):
         raise NeedsExact("branches make rows of two forms, of which only one has any")
-    return [in_true, in_false]
+    if not true.capacity:
+        return [None, false]
+    return [true, false if false.capacity else None]
 
 
 def _part(value: Any, other: Any, ctx: Context) -> LoDArray:
