@@ -36,16 +36,19 @@ _LENDERS: dict[str, str] = {
 }
 # Modules that others import, by the name that they are imported under.
 _MODULES: dict[str, str] = {
+    "annotations": "fluidjax.annotations",
     "compiler": "fluidjax.compiler",
     "control_flow": "fluidjax.layers.control_flow",
     "core": "fluidjax.core",
     "detection": "fluidjax.layers.detection",
+    "distribute_lookup_table": "fluidjax.distribute_lookup_table",
     "dygraph_utils": "fluidjax.dygraph_utils",
     "executor": "fluidjax.executor",
     "framework": "fluidjax.framework",
     "imperative_base": "fluidjax.dygraph.base",
     "layers": "fluidjax.layers",
     "learning_rate_scheduler": "fluidjax.dygraph.learning_rate_scheduler",
+    "log_helper": "fluidjax.log_helper",
     "nn": "fluidjax.layers.nn",
     "ops": "fluidjax.layers.ops",
     "parallel_helper": "fluidjax.dygraph.parallel_helper",
@@ -57,6 +60,7 @@ _MODULES: dict[str, str] = {
 }
 # Borrower -> the names that it imports and a script may take from it.
 BORROWED: dict[str, str] = {
+    "fluidjax": "annotations distribute_lookup_table log_helper",
     "fluidjax.backward": "check_type core framework unique_name",
     "fluidjax.clip": "core framework imperative_base layers",
     "fluidjax.compiler": "core framework",

@@ -38,6 +38,7 @@ OLDER: dict[str, dict[str, str | Instead]] = {
         "imperative": "fluidjax.dygraph",
         **dict.fromkeys(["trainer", "inferencer"], _TRAINER),
         "concurrency": "fluidjax.legacy.concurrency",
+        "dygraph_grad_clip": "fluidjax.legacy.dygraph_grad_clip",
         "get_var": "fluidjax.framework:_get_var",
         "AsyncExecutor": Instead("Executor.train_from_dataset", "make a Dataset of the files and train from it"),
         "InferenceTranspiler": "fluidjax.legacy.inference_transpiler:InferenceTranspiler",

@@ -377,6 +377,10 @@ class ParameterMetaClass(VariableMetaClass):
         return super().__instancecheck__(instance) or (cls is Parameter and issubclass(type(instance), EagerParameter))
 
 
+# Until 1.7 every parameter had a gradient_clip_attr: PaddleHub copies parameters field by field.
+_FIELDS = "trainable optimize_attr regularizer do_model_average is_distributed gradient_clip_attr".split()
+
+
 class Parameter(Variable, metaclass=ParameterMetaClass):
     """A persistable variable updated by training.
 
@@ -429,8 +433,7 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
         self.regularizer = settings.get("regularizer")
         self.do_model_average = settings.get("do_model_average")
         self.is_distributed = False
-        if settings.get("gradient_clip_attr") is not None:
-            self.gradient_clip_attr = settings["gradient_clip_attr"]
+        self.gradient_clip_attr = settings.get("gradient_clip_attr")
 
     @classmethod
     def _of(cls, block: Block, proto: pb.VarDesc) -> Parameter:
@@ -441,9 +444,7 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
 
     def _copy_info_from(self, other: Variable) -> None:
         super()._copy_info_from(other)
-        for name in ("trainable", "optimize_attr", "regularizer", "do_model_average", "is_distributed"):
+        for name in _FIELDS:
             setattr(self, name, getattr(other, name))
-        if hasattr(other, "gradient_clip_attr"):
-            self.gradient_clip_attr = other.gradient_clip_attr
 
     _detail_names = ("error_clip", "stop_gradient", "trainable", "optimize_attr", "regularizer", "do_model_average")

@@ -12,6 +12,7 @@ from fluidjax.legacy import (
     numpy_names,
     package_names,
     protobuf_stubs,
+    pyarrow_serialization,
     python_names,
     unittest_numbers,
     wider_numbers,
@@ -26,5 +27,6 @@ def install() -> None:
     numpy_arrays.install()
     package_names.install()
     protobuf_stubs.install()
+    pyarrow_serialization.install()
     unittest_numbers.install()
     wider_numbers.install()

@@ -31,7 +31,7 @@ from fluidjax.framework import (
 from fluidjax.framework.distributed_table import find_distributed_lookup_table
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.optimizer.eager import EagerUpdates, check_settings
+from fluidjax.optimizer.eager import EagerUpdates, check_settings, takes_a_clip
 from fluidjax.regularizer import WeightDecayRegularizer, append_regularization_ops
 
 Pair = tuple[Any, Any]  # (Parameter, its gradient Variable or None)
@@ -313,6 +313,7 @@ class Optimizer(EagerUpdates):
         with program_guard(loss.block.program, startup_program or default_startup_program()):
             return self.apply_gradients(params_grads)
 
+    @takes_a_clip
     def minimize(
         self,
         loss: Variable,

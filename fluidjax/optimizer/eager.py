@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from fluidjax.layers._schedules.base import LearningRateDecay
 from fluidjax.regularizer import append_regularization_ops
 
 Pair = tuple[Any, Any]  # (ParamBase, its gradient)
+_Minimize = TypeVar("_Minimize", bound=Callable[..., Any])
 
 
 def check_settings(optimizer: Any, learning_rate: Any, parameter_list: Any) -> None:
@@ -54,6 +56,27 @@ def refuse(name: str) -> None:
         error = Exception(f"In dygraph, don't support {name}.")
         error.add_note("It rewrites programs: expected static mode. Leave the guard, or use another optimizer.")
         raise error
+
+
+def takes_a_clip(minimize: _Minimize) -> _Minimize:
+    """``minimize(loss, grad_clip=...)``, as Fluid 1.5 to 1.7 had it in eager mode: a clip for one step."""
+
+    @functools.wraps(minimize)
+    def clipped(self: EagerUpdates, *args: Any, grad_clip: Any = None, **keywords: Any) -> Any:
+        if grad_clip is None:
+            return minimize(self, *args, **keywords)
+        if not in_dygraph_mode():
+            raise TypeError(
+                f"minimize received grad_clip={grad_clip!r:.60} for the loss of a program; expected none, as Fluid "
+                "took it in eager mode only. Give it to the optimizer when it is made"
+            )
+        kept, self._grad_clip = self._grad_clip, grad_clip
+        try:
+            return minimize(self, *args, **keywords)
+        finally:
+            self._grad_clip = kept
+
+    return clipped  # type: ignore[return-value]
 
 
 class EagerUpdates:

@@ -1,6 +1,7 @@
 """What `fluidjax run` gives scripts of the Python, NumPy and protobuf of their time, and the processes they start."""
 
 import importlib
+import pickle
 import sys
 import tomllib
 
@@ -9,7 +10,7 @@ from google.protobuf import descriptor_pb2, text_format
 
 from fluidjax.command import run as command
 from fluidjax.command.advice import PADDLE_NEEDS, advice
-from fluidjax.legacy import package_names, protobuf_stubs, python_names
+from fluidjax.legacy import package_names, protobuf_stubs, pyarrow_serialization, python_names
 from tests.cli.test_run import ROOT, run
 
 OLD_TIMES = """
@@ -267,6 +268,26 @@ def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
     assert draw.textsize("ab", font.FreeTypeFont()) == font.ImageFont().getsize("ab") == (15, 12)
     for name in names:
         del sys.modules[name]  # what was there before comes back
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_pyarrow_serializes_as_parl_expects(tmp_path, monkeypatch, before):
+    """A stand-in without the names; PARL sets cloudpickle's functions and sends what ``to_buffer`` gives."""
+    (tmp_path / "pyarrow.py").write_text("py_buffer = memoryview")
+    monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if f is not pyarrow_serialization.Finder])
+    if before:
+        importlib.import_module("pyarrow")
+    pyarrow_serialization.install()
+    pyarrow = importlib.import_module("pyarrow")
+    context = pyarrow.default_serialization_context()
+    context.set_pickle(lambda value: b"p" + pickle.dumps(value), lambda data: pickle.loads(bytes(data)[1:]))
+    context.register_type(object, "object", custom_serializer=str, custom_deserializer=str)
+    sent = pyarrow.serialize([1, {"a": 2}], context=context).to_buffer()
+    assert bytes(sent)[:1] == b"p" and pyarrow.deserialize(sent, context=context) == [1, {"a": 2}]
+    assert pyarrow.deserialize(pyarrow.serialize(3).to_buffer()) == 3
+    del sys.modules["pyarrow"]
 
 
 # --- modules of an old protoc --------------------------------------------------------------------------------------

@@ -267,3 +267,26 @@ def test_an_empty_sequence_is_merged_like_any_other() -> None:
 def test_branches_of_different_levels_cannot_be_merged() -> None:
     with pytest.raises(ValueError, match="cannot merge InTrue with 0 levels"):
         _merging([[2, 1]], [1, 0], 0, lambda true, false: (layers.sequence_pool(true, "sum"), false))
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_branch_without_rows_may_have_another_form(taken: bool, ragged: bool) -> None:
+    """Mask R-CNN as published: masks [N, C, H, W] of the boxes found, or the [N, 6] that says there are none."""
+
+    def network():
+        x = fluid.data("x", [None, 4], "float64", lod_level=int(ragged))
+        branches = layers.IfElse(fluid.data("cond", [1, 1], "bool"))
+        with branches.true_block():
+            branches.output(branches.input(x))
+        with branches.false_block():
+            planes = layers.reshape(branches.input(x), [-1, 1, 2, 2])
+            branches.output(layers.lod_reset(planes, x) if ragged else planes)
+        return branches()
+
+    main, startup, fetch = build(network)
+    x = np.arange(12.0 if ragged else 4.0).reshape(-1, 4)
+    fed = fluid.create_lod_tensor(x, [[len(x)]], fluid.CPUPlace()) if ragged else x
+    (out,) = fluid.Executor().run(main, {"x": fed, "cond": np.array([[taken]])}, fetch, return_numpy=False)
+    np.testing.assert_array_equal(np.array(out), x if taken else x.reshape(-1, 1, 2, 2))
+    assert out.recursive_sequence_lengths() == ([[len(x)]] if ragged else [])

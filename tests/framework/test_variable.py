@@ -251,6 +251,16 @@ def test_only_parameters_with_a_clip_are_clipped(block) -> None:
     assert [grad.name for _, grad in result] == ["a@GRAD", "clip_0.tmp_0"]
 
 
+def test_parameters_are_copied_field_by_field(block) -> None:
+    """As PaddleHub before 1.8 does; until 1.7 every parameter had a ``gradient_clip_attr``."""
+    param = block.create_parameter(name="w", shape=[2], dtype="float32")
+    fields = ("trainable", "optimize_attr", "regularizer", "gradient_clip_attr", "do_model_average")
+    copy = block.create_parameter(name="v", shape=[2], dtype="float32", **{f: getattr(param, f) for f in fields})
+    assert copy.gradient_clip_attr is None
+    copy.gradient_clip_attr = fluid.clip.GradientClipByValue(1.0)
+    assert block.program.clone().global_block().var("v").gradient_clip_attr is copy.gradient_clip_attr
+
+
 def test_a_global_norm_of_nothing_leaves_the_pairs(block) -> None:
     w = block.create_parameter([2], "float32", name="w")
     nothing = [(w, None)]

@@ -111,3 +111,34 @@ def test_the_classes_are_those_of_today():
         Conv2D(1, 4, 3)
         with pytest.raises(AttributeError, match="parameter_list"):
             fluid.optimizer.SGD(0.1)
+
+
+@pytest.mark.parametrize("kind", ["ByValue", "ByNorm", "ByGlobalNorm"])
+def test_minimize_takes_a_clip(kind: str) -> None:
+    """As Fluid 1.5 to 1.7 did; the optimizer's own, which replaced it, gives the same weights."""
+    given = (-0.01, 0.01) if kind == "ByValue" else (0.01,)
+    clip = getattr(fluid.dygraph_grad_clip, "GradClip" + kind)(*given)
+    own = getattr(fluid.clip, "GradientClip" + kind)(0.01)
+    weights = []
+    for settings, call in ({}, {"grad_clip": clip}), ({"grad_clip": own}, {}), ({}, {}):
+        with fluid.dygraph.guard(), fluid.unique_name.guard():
+            fluid.default_main_program().random_seed = fluid.default_startup_program().random_seed = 3
+            net = Net("net")
+            loss_of(net)
+            sgd = fluid.optimizer.SGD(0.5, parameter_list=net.parameters(), **settings)
+            step(net, sgd, **call)
+            step(net, sgd, **call)
+            assert sgd._grad_clip is settings.get("grad_clip")
+            weights.append(np.concatenate([p.numpy().ravel() for p in net.parameters()]))
+    np.testing.assert_array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[0], weights[2])
+
+
+def test_a_clip_for_minimize_is_of_eager_mode() -> None:
+    clips = fluid.dygraph_grad_clip
+    with pytest.raises(TypeError, match="has no max_value"):
+        clips.GradClipByValue(1.0)
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [2, 2]), 2))
+        with pytest.raises(TypeError, match="when it is made"):
+            fluid.optimizer.SGD(0.1).minimize(loss, grad_clip=clips.GradClipByNorm(1.0))

@@ -24,9 +24,13 @@ import paddle.fluid.imperative
 from paddle.fluid.imperative.nn import Conv2D, FC
 from paddle.fluid.contrib.trainer import Trainer, EndStepEvent
 from paddle.fluid.concurrency import Go
+from paddle.fluid.dygraph_grad_clip import GradClipByNorm
+from paddle.fluid.distribute_transpiler import DistributeTranspiler
+from paddle.fluid.memory_optimization_transpiler import memory_optimize
 assert fluid is paddle.fluid and layers is fluid.layers and paddle.batch and paddle.v2 is paddle
 assert debuger.draw_block_graphviz is fluid.debugger.draw_block_graphviz
 assert paddle.fluid.imperative is fluid.dygraph and Trainer is fluid.Trainer
+assert issubclass(GradClipByNorm, fluid.clip.GradientClipByNorm) and DistributeTranspiler is fluid.DistributeTranspiler
 assert fluid.GPUPlace is fluid.CUDAPlace and not fluid.core.is_compile_gpu()
 """
 

@@ -238,10 +238,10 @@ def _below(x: LoDArray, level: int) -> LoDArray:
 
 
 def _merge(x: Any, mask: Any, in_true: Any, in_false: Any, level: int, ctx: Context) -> Any:
-    parts = [in_true, in_false]
-    if parts[0] is None and parts[1] is None:
+    if in_true is None and in_false is None:
         raise SlotError(f"op {ctx.op.type} (#{ctx.op.index}) has neither a true nor a false part; compute one before")
     whole = x if isinstance(x, LoDArray) else LoDArray(x)
+    parts = _with_rows(in_true, in_false, ctx)
     parts = [_part(p, parts[1 - k], ctx) for k, p in enumerate(parts)]
     flags, valid = _mask(mask)
     if ctx.is_backward and len(whole.lod) > level:  # gradients have the sequences that X was split into
@@ -252,6 +252,19 @@ def _merge(x: Any, mask: Any, in_true: Any, in_false: Any, level: int, ctx: Cont
     if not any(p.lod for p in parts):
         return _merge_rows(parts, flags, valid, ctx.is_backward)
     return _merge_sequences(whole, parts, flags, valid, level, ctx)
+
+
+def _with_rows(in_true: Any, in_false: Any, ctx: Context) -> list[Any]:
+    """Both sides. Rows of two forms are not merged, but a side that got none, of whatever form, counts as not run."""
+    sides = [value if value is None else as_lod(value, "InTrue", ctx) for value in (in_true, in_false)]
+    true, false = sides
+    if true is None or false is None or true.shape[1:] == false.shape[1:]:
+        return sides
+    if true.capacity and false.capacity and (true.padded or false.padded):
+        raise NeedsExact("branches make rows of two forms, of which only one has any")
+    if not true.capacity:
+        return [None, false]
+    return [true, false if false.capacity else None]
 
 
 def _part(value: Any, other: Any, ctx: Context) -> LoDArray:
