@@ -269,6 +269,16 @@ def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
         del sys.modules[name]  # what was there before comes back
 
 
+def test_a_yaml_older_than_its_full_loader_is_left_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "yaml.py").write_text("def load(stream):\n    return stream\n")
+    monkeypatch.delitem(sys.modules, "yaml", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(package_names, "_changed", set())
+    package_names.install()
+    assert importlib.import_module("yaml").load("a") == "a"
+    del sys.modules["yaml"]  # what was there before comes back
+
+
 # --- modules of an old protoc --------------------------------------------------------------------------------------
 
 STUB = """# -*- coding: utf-8 -*-
