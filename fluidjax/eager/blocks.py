@@ -96,7 +96,9 @@ class Whole:
         return results if alive == self.alive else [results[self.places[code]] for code in alive]
 
     def _run(self, arrays: list[Any]) -> list[Any]:
-        buffers = [pack.join(arrays) for pack in self.packs]
+        joins = [pack.join(arrays) for pack in self.packs]
+        used = [pieces for _, pieces in joins]
+        buffers = [buffer for buffer, _ in joins]
         singles = [arrays[k] for k in self.singles]
         arrays.clear()
         for k in self.donated:
@@ -109,8 +111,8 @@ class Whole:
         if not self.packs:
             return found
         results = found[: len(self.given)]
-        for pack, buffer in zip(self.packs, found[len(self.given) :], strict=True):
-            results += pack.pieces(buffer)
+        for pack, buffer, pieces in zip(self.packs, found[len(self.given) :], used, strict=True):
+            results += pack.pieces(buffer, pieces)
         return [results[n] for n in self._order]
 
 
@@ -171,12 +173,12 @@ class Blocks:
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
         entry.seen += 1
-        whole = entry.wants(alive, point.depth)
-        if whole is not None:
-            self._ask(entry, whole, point, arrays, alive)
         block = entry.fitting(alive)
         if block.__class__ is Whole:
             return block.run(arrays, alive)
+        whole = entry.wants(alive, point.depth)
+        if whole is not None:
+            self._ask(entry, whole, point, arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
         arrays = list(map(taken, arrays))
         if block is not None and entry.seconds >= point.depth * _OFTEN:

@@ -28,7 +28,7 @@ class DemandKernel(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.type = f"{kernel.type}_demands"
         self.known, self.demands, self.backward = {}, None, True  # checks are not checked themselves
-        self.checked, self.first = False, FirstRuns()
+        self.checked, self.first, self._untraceable = False, FirstRuns(), set()
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
         self.__dict__.pop("jitted", None)
         assert self.definition.demands is not None

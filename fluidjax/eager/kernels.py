@@ -17,7 +17,7 @@ import numpy as np
 import lowering
 from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.eager.first.runs import FirstRuns
+from fluidjax.eager.first.runs import FirstRuns, plain_arrays, signature_of
 from fluidjax.eager.values import Spec, spec_of
 from fluidjax.execution.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
@@ -143,6 +143,7 @@ class Kernel:
         self._variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
         self.known: dict[tuple[Spec, ...], Outcome] = {}
+        self._untraceable: set[Any] = set()  # signatures of inputs with which tracing fails: the rule needs numbers
         self.first = FirstRuns()
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special
@@ -310,14 +311,21 @@ class Kernel:
             return self._run_otherwise(flat)
         if self.first and (found := self.first.run(flat)) is not None:
             return found
+        if self._untraceable and plain_arrays(flat) and signature_of(flat) in self._untraceable:
+            return self._with_numbers(flat)
         try:
             results = self.jitted(*flat)
             return results if _RAGGED.isdisjoint(map(type, results)) else tuple(map(_settled, results))
         except NeedsExact:
             return tuple(map(_settled, self.jitted(*map(exact, flat))))
         except NeedsConcrete:
-            # The rule needs host values (such as a shape): here every value is known.
-            return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
+            if plain_arrays(flat):
+                self._untraceable.add(signature_of(flat))
+            return self._with_numbers(flat)
+
+    def _with_numbers(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """The rule on host values (such as a shape), every one of which is known here."""
+        return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
 
     def _run_otherwise(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         if not self.plain:

@@ -24,17 +24,22 @@ _LEAST = 4  # vectors that justify a buffer
 
 
 class Piece:
-    """A vector in a buffer."""
+    """A vector in a buffer.
 
-    __slots__ = ("buffer", "start", "stop")
+    Attributes:
+        bounds: where it begins and ends.
+    """
 
-    def __init__(self, buffer: Any, start: int, stop: int) -> None:
-        self.buffer, self.start, self.stop = buffer, start, stop
+    __slots__ = ("bounds", "buffer")
+
+    def __init__(self, buffer: Any, bounds: tuple[int, int]) -> None:
+        self.buffer, self.bounds = buffer, bounds
 
     @property
     def shape(self) -> tuple[int]:
         """[length]."""
-        return (self.stop - self.start,)
+        start, stop = self.bounds
+        return (stop - start,)
 
     @property
     def dtype(self) -> Any:
@@ -43,7 +48,7 @@ class Piece:
 
     def take(self) -> np.ndarray:
         """Its numbers, which outlive the buffer."""
-        return np.array(np.asarray(self.buffer)[self.start : self.stop])
+        return np.array(np.asarray(self.buffer)[slice(*self.bounds)])
 
 
 def taken(array: Any) -> Any:
@@ -82,27 +87,37 @@ class Pack:
         self.bounds = list(zip([0, *ends], ends, strict=False))
         self.size = ends[-1]
 
-    def join(self, arrays: Sequence[Any]) -> Any:
-        """The buffer of these leaves, which may be overwritten; `arrays` holds the only references to unneeded ones."""
-        buffer = arrays[self.leaves[0]].buffer if arrays[self.leaves[0]].__class__ is Piece else None
-        whole, free = buffer is not None and buffer.shape[0] == self.size, True
+    def join(self, arrays: Sequence[Any]) -> tuple[Any, list[Piece]]:
+        """The buffer of these leaves, which may be overwritten; `arrays` holds the only references to unneeded ones.
+
+        Besides, the pieces that nothing else refers to, if all do so: they can serve again (see ``pieces``).
+        """
+        first = arrays[self.leaves[0]]
+        buffer = first.buffer if first.__class__ is Piece else None
+        del first
+        whole, free, pieces = buffer is not None and buffer.shape[0] == self.size, True, []
         for k, bounds in zip(self.leaves, self.bounds, strict=True):
             piece = arrays[k]
-            if piece.__class__ is not Piece or piece.buffer is not buffer or (piece.start, piece.stop) != bounds:
+            if piece.__class__ is not Piece or piece.buffer is not buffer or piece.bounds != bounds:
                 whole = False
                 break
             free = free and sys.getrefcount(piece) <= 3  # the list, the name, the call
-        if whole:
-            return buffer if free else jax.numpy.array(buffer, copy=True)
-        return np.concatenate([np.asarray(taken(arrays[k])) for k in self.leaves])
+            pieces.append(piece)
+        if not whole:
+            return np.concatenate([np.asarray(taken(arrays[k])) for k in self.leaves]), []
+        return (buffer, pieces) if free else (jax.numpy.array(buffer, copy=True), [])
 
     def split(self, buffer: Any) -> list[Any]:
         """Split a buffer into its vectors, inside jit."""
         return [jax.lax.slice_in_dim(buffer, start, stop) for start, stop in self.bounds]
 
-    def pieces(self, buffer: Any) -> list[Piece]:
-        """The same outside jit."""
-        return [Piece(buffer, start, stop) for start, stop in self.bounds]
+    def pieces(self, buffer: Any, used: list[Piece]) -> list[Piece]:
+        """The same outside jit; ``used``: pieces of these bounds that nothing needs any more, to be used again."""
+        if not used:
+            return [Piece(buffer, bounds) for bounds in self.bounds]
+        for piece in used:
+            piece.buffer = buffer
+        return used
 
 
 def packs_of(

@@ -243,11 +243,16 @@ class Recorder:
             value.serial, value.index = serial, code
             code -= 1
 
-    def become_leaves(self, values: Sequence[tuple[Any, Spec]]) -> bool:
-        """``leaf`` for many values; False at one that is pending, a leaf already, or not what is expected of it."""
+    def become_leaves(self, sources: Sequence[tuple[Any, Spec]], values: Sequence[Value]) -> bool:
+        """``leaf`` for many; False at one that is pending, a leaf already, or not what is expected of it.
+
+        Args:
+            sources: for each a value or its number among ``values``, and the spec expected of it.
+        """
         serial, leaves = self.serial, self._leaves
         code = ~len(leaves)
-        for value, spec in values:
+        for source, spec in sources:
+            value = values[source] if source.__class__ is int else source
             array = value.array
             if array is None or value.serial == serial or value.spec is not spec:
                 return False

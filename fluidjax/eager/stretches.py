@@ -34,10 +34,9 @@ class Stretch(NamedTuple):
         """Whether the values match those read before; values that are not pending become leaves."""
         if not all(reads):  # a tenth of what ``None in reads`` takes
             return False
-        serial = recorder.serial
-        sources = [(reads[s] if s.__class__ is int else s, spec) for s, spec in self.leaves]
-        if not recorder.become_leaves(sources):
+        if not recorder.become_leaves(self.leaves, reads):
             return False
+        serial = recorder.serial
         return [v.index if v.serial == serial else None for v in reads] == self.codes
 
 

@@ -120,10 +120,11 @@ class Tracer:
 
     def to_variable(self, array: np.ndarray, name: str | None = None, share: bool = False) -> VarBase:
         """A variable with the value of an array; ``share``: also with later writes to it, if possible."""
-        var = VarBase(name=name)
-        var._held = Shared(array) if share and can_share(array) else value_of(array)
-        var._stop_gradient = True
-        return var
+        called: str | int | None = name
+        if not name:
+            called = ~self.ids["tmp"]  # ``generated_var_N``, written when it is asked for
+            self.draw(1)
+        return VarBase._of(called, Shared(array) if share and can_share(array) else value_of(array), True)
 
     def variable_of(self, value: Value) -> VarBase:
         """A variable bound to a value."""

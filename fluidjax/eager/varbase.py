@@ -58,7 +58,7 @@ class VarBase(EagerVariable):
         self._declared = UNKNOWN
 
     @staticmethod
-    def _of(name: str | int | None, value: Value | None, stop_gradient: bool | None = None) -> VarBase:
+    def _of(name: str | int | None, value: Value | Shared | None, stop_gradient: bool | None = None) -> VarBase:
         var = VarBase.__new__(VarBase)
         var._name, var._held, var._stop_gradient = name, value, stop_gradient
         var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN

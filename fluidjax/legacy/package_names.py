@@ -36,10 +36,12 @@ def _pillow_text(draw: ModuleType) -> None:
 
 
 def _pyyaml(yaml: ModuleType) -> None:
-    """``yaml.load(text)`` loads plain objects, as it did with a warning in PyYAML 5."""
-    load = yaml.load
+    """``yaml.load(text)`` loads plain objects, as it did with a warning in PyYAML 5; older ones need nothing."""
+    load, plain = yaml.load, getattr(yaml, "FullLoader", None)
+    if plain is None:
+        return
 
-    def load_plain(stream: Any, Loader: Any = yaml.FullLoader) -> Any:
+    def load_plain(stream: Any, Loader: Any = plain) -> Any:
         return load(stream, Loader)
 
     vars(yaml)["load"] = load_plain

@@ -290,6 +290,16 @@ def test_pyarrow_serializes_as_parl_expects(tmp_path, monkeypatch, before):
     del sys.modules["pyarrow"]
 
 
+def test_a_yaml_older_than_its_full_loader_is_left_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "yaml.py").write_text("def load(stream):\n    return stream\n")
+    monkeypatch.delitem(sys.modules, "yaml", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(package_names, "_changed", set())
+    package_names.install()
+    assert importlib.import_module("yaml").load("a") == "a"
+    del sys.modules["yaml"]  # what was there before comes back
+
+
 # --- modules of an old protoc --------------------------------------------------------------------------------------
 
 STUB = """# -*- coding: utf-8 -*-

@@ -11,6 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.base.mode import tracer_guard
 from fluidjax.core import EnforceNotMet
+from fluidjax.eager.kernels import _kernels
 
 dg, layers = fluid.dygraph, fluid.layers
 
@@ -68,6 +69,18 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
 def test_layers_give_what_the_static_ones_give(name: str) -> None:
     function, expected = RESULTS[name]
     assert numbers(function()) == expected
+
+
+def test_an_op_that_needs_numbers_is_traced_in_vain_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(stop: int) -> Any:
+        return numbers(layers.range(0, stop, 1, "int64"))
+
+    assert run(2) == [0, 1]
+    kernels = [kernel for key, kernel in _kernels.items() if key[0] == "range"]
+    for kernel in kernels:
+        monkeypatch.setitem(kernel.__dict__, "jitted", None)
+    assert kernels
+    assert (run(2), run(5)) == ([0, 1], [0, 1, 2, 3, 4])
 
 
 def test_arrays_are_lists() -> None:

@@ -108,6 +108,28 @@ def test_what_is_held_or_set_keeps_its_numbers() -> None:
             assert np.isfinite(np.asarray(recorder.array_of(held))).all()
 
 
+def test_a_vector_that_is_held_is_not_used_again() -> None:
+    net = Net()
+    opt = adam(net)
+    train(net, opt, 6)
+    value = net.parts[0].bias._value
+    assert isinstance(value.array, Piece)
+    numbers = value.array.take()
+    train(net, opt, 2)
+    np.testing.assert_array_equal(recorder.array_of(value), numbers)
+    assert np.abs(net.parts[0].bias.numpy() - numbers).max() > 1e-3
+
+
+def test_vectors_that_nothing_holds_serve_again() -> None:
+    net = Net()
+    opt = adam(net)
+    train(net, opt, 6)
+    before = set(map(id, pieces(net)))
+    losses = train(net, opt, 1)
+    assert set(map(id, pieces(net))) == before
+    assert losses[0] > float(net(dg.to_variable(np.random.RandomState(0).uniform(-1, 1, [3, 4]).astype("float32"))))
+
+
 def test_state_is_saved_as_ever(tmp_path: Any) -> None:
     _, net = trained(5)
     fluid.save_dygraph(net.state_dict(), str(tmp_path / "net"))

@@ -61,13 +61,13 @@ class FirstRuns(dict[Any, First]):
         except Unknown:
             return
         if found.pays():
-            self[_signature(avals)] = found
+            self[signature_of(avals)] = found
 
     def run(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
         """The outputs for these inputs, None if they are to be compiled."""
-        if not all(map(_concrete, map(type, flat))):
+        if not plain_arrays(flat):
             return None
-        key = _signature(flat)
+        key = signature_of(flat)
         found = self.get(key)
         if found is None:
             return None
@@ -83,7 +83,13 @@ def wanted() -> bool:
     return bool(on) and default_device().platform == "cpu"
 
 
-def _signature(arrays: Sequence[Any]) -> Any:
+def plain_arrays(flat: Sequence[Any]) -> bool:
+    """Whether all values are arrays with numbers: of NumPy or on a device, and no tracers."""
+    return all(map(_concrete, map(type, flat)))
+
+
+def signature_of(arrays: Sequence[Any]) -> Any:
+    """Shapes and dtypes of arrays."""
     return tuple([(array.shape, array.dtype) for array in arrays])
 
 
