@@ -97,6 +97,25 @@ def test_stop_gradient_cuts_the_path() -> None:
     assert not net.block.has_var("w@GRAD")
 
 
+def test_a_parameter_stopped_after_branches_read_it_has_no_gradient() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        w, stopped = (fluid.layers.create_parameter([3], "float32", name=name) for name in ("w", "stopped"))
+        chosen = fluid.layers.cond(
+            fluid.layers.fill_constant([1], "bool", True),
+            lambda: fluid.layers.elementwise_add(w, stopped),
+            lambda: fluid.layers.elementwise_sub(w, stopped),
+        )
+        stopped.stop_gradient = True
+        loss = fluid.layers.mean(chosen)
+        updates, pairs = fluid.optimizer.SGD(0.1).minimize(loss)
+        assert {p.name: g is not None for p, g in pairs} == {"stopped": False, "w": True}
+        assert [op.input("Param") for op in updates] == [["w"]]
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        (gradient,) = executor.run(fetch_list=["w@GRAD"])
+        np.testing.assert_allclose(gradient, np.full(3, 1 / 3, "f4"), rtol=1e-6)
+
+
 def test_no_grad_set_and_parameter_list() -> None:
     def build() -> Builder:
         net = Builder()
