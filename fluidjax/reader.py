@@ -21,7 +21,7 @@ from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.paddle.reader import xmap_readers
 from fluidjax.readers.eager import DygraphGeneratorLoader, to_variables
 from fluidjax.readers.generator import Batch, GeneratorLoader, Places, Reader, place_list, to_tensor
-from fluidjax.readers.loader import DataLoaderBase, insist
+from fluidjax.readers.loader import DataLoaderBase, Pass, insist
 from fluidjax.readers.prefetch import Prefetcher
 
 __all__ = ["PyReader", "DataLoader", "default_collate_fn"]
@@ -200,8 +200,17 @@ class DataLoader:
             "pass it",
         )
         insist(places is not None, "places cannot be None", "pass places=fluid.CPUPlace() or the like")
+        devices = place_list(places)  # type: ignore[arg-type]
+        insist(
+            len(devices) == 1 or not in_dygraph_mode(), "Number of places must be 1 in dygraph mode", "pass one place"
+        )
         insist(num_workers >= 0, "num_workers should be a non-negative value", "pass 0 or more")
         insist(timeout >= 0, "timeout should be a non-negative value", "pass 0 or more")
+        insist(
+            batch_sampler is None or isinstance(batch_sampler, BatchSampler),
+            "batch_sampler should be None or subclass instance of paddle.io.BatchSampler",
+            "derive it",
+        )
         own = batch_size == 1 and not shuffle and not drop_last
         insist(
             batch_sampler is None or own,
@@ -210,7 +219,7 @@ class DataLoader:
         )
         self.dataset = dataset
         self.feed_list = list(feed_list or ())
-        self.places = place_list(places)  # type: ignore[arg-type]
+        self.places = devices
         self.return_list = return_list
         self.collate_fn = collate_fn or default_collate_fn
         self.num_workers = num_workers
@@ -223,7 +232,10 @@ class DataLoader:
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Pass:
+        return Pass(self._pass(), len(self))
+
+    def _pass(self) -> Iterator[Any]:
         ahead = 2 * max(self.num_workers, 1)
         batches: Iterable[Batch] = Prefetcher(self._batches, ahead) if self.use_buffer_reader else self._batches()
         source = iter(batches)
@@ -241,7 +253,7 @@ class DataLoader:
             if isinstance(batches, Prefetcher):
                 batches.close()
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Pass:
         return iter(self)
 
     def _batches(self) -> Iterator[Batch]:

@@ -14,7 +14,7 @@ from fluidjax.backward.rewind import restore_counters
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.base.garbage import no_collections
-from fluidjax.framework import Parameter, Program, Variable
+from fluidjax.framework import Block, Parameter, Program, Variable
 from lowering.program import OpSpec
 
 _ROLE, _ROLE_VAR = "op_role", "op_role_var"
@@ -26,7 +26,7 @@ def append_backward(
     no_grad_set: Iterable[Variable | str] | None = None,
     callbacks: list[Callable[..., None]] | None = None,
     checkpoints: list[Variable | str] | None = None,
-) -> list[tuple[Variable, Variable]]:
+) -> list[tuple[Variable, Variable | None]]:
     """Append the ops that compute d(loss)/d(parameters) to the program of ``loss``.
 
     The gradient of variable ``x`` is named ``x@GRAD``. The gradients of a variable used several times are summed;
@@ -41,7 +41,7 @@ def append_backward(
             backward pass instead of being kept.
 
     Returns:
-        [(parameter, gradient)] for the parameters that have one.
+        [(parameter, gradient)] for the parameters that have one; None for one that only sub-blocks would have.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -54,7 +54,7 @@ def append_backward(
 
 def _append(
     loss: Variable, parameter_list: Any, no_grad_set: Any, callbacks: list[Callable[..., None]], checkpoints: Any
-) -> list[tuple[Variable, Variable]]:
+) -> list[tuple[Variable, Variable | None]]:
     _mark_loss(loss)
     program = loss.block.program
     current = program.current_block_idx
@@ -81,7 +81,7 @@ def _append(
     program.current_block_idx = current
 
     names = _parameter_names(program, parameter_list)
-    pairs = _parameters_and_gradients(program, names, info)
+    pairs = _parameters_and_gradients(program, names, info, None if inside else loss.block)
     _note_parameters(target, pairs)
     return pairs
 
@@ -173,21 +173,25 @@ def _parameter_names(program: Program, parameter_list: Iterable[Variable | str] 
     return [parameter.name for parameter in parameters if parameter.trainable]
 
 
-def _parameters_and_gradients(program: Program, names: list[str], info: GradInfo) -> list[tuple[Variable, Variable]]:
-    pairs = []
+def _parameters_and_gradients(
+    program: Program, names: list[str], info: GradInfo, outside: Block | None
+) -> list[tuple[Variable, Variable | None]]:
+    """A gradient that only a sub-block has, as of a parameter that was stopped, is None in the block ``outside``."""
+    pairs: list[tuple[Variable, Variable | None]] = []
     for name in names:
         if name in info:
             gradient, block = info[name]
-            pairs.append((program.global_block().var(name), block.var(gradient)))
+            found = block.var(gradient) if outside is None or outside.has_var(gradient) else None
+            pairs.append((program.global_block().var(name), found))
     return pairs
 
 
-def _note_parameters(block: Any, pairs: list[tuple[Variable, Variable]]) -> None:
+def _note_parameters(block: Any, pairs: list[tuple[Variable, Variable | None]]) -> None:
     """Record [parameter, gradient, ...] in the op_role_var of the op that completes each gradient."""
     writer = {name: op for op in block.ops for name in op.output_arg_names}
     for parameter, gradient in pairs:
-        op = writer.get(gradient.name)
-        if op is None:
+        op = None if gradient is None else writer.get(gradient.name)
+        if gradient is None or op is None:
             continue
         names = [parameter.name, gradient.name]
         if op.has_attr(_ROLE_VAR):

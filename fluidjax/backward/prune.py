@@ -16,27 +16,30 @@ def drop_stopped(ops: list[OpSpec], stopped: set[str]) -> list[OpSpec]:
         stopped: names of gradients that must not exist. Outputs of dropped ops are added.
 
     An op that reads stopped gradients among others gets ``fill_zeros_like`` of the forward variable inserted before it.
+    What a dropped op would have written is stopped from there on, until another op writes it: before it, the name is
+    the gradient of a later value (an overwritten variable has several, one carried by a loop comes from outside).
     """
-    kept = [op for op in ops if not _stopped(op, stopped)]
     result: list[OpSpec] = []
-    for op in kept:
+    lost: set[str] = set()
+    for op in ops:
+        if _stopped(op, stopped, lost):
+            lost.update(out_args(op))
+            continue
         for name in in_args(op):
-            if is_grad(name) and name in stopped:
+            if is_grad(name) and (name in stopped or name in lost):
                 zeros = OpSpec("fill_zeros_like", {"X": [forward_name(name)]}, {"Out": [name]}, {})
                 result.append(zeros)
         result.append(op)
+        lost.difference_update(out_args(op))
+    stopped |= lost
     return result
 
 
-def _stopped(op: OpSpec, stopped: set[str]) -> bool:
-    outputs = out_args(op)
-    if not outputs or all(name in stopped for name in outputs):
+def _stopped(op: OpSpec, stopped: set[str], lost: set[str]) -> bool:
+    if stopped.issuperset(out_args(op)):
         return True
     gradients = [name for name in in_args(op) if is_grad(name)]
-    if gradients and all(name in stopped for name in gradients):
-        stopped.update(outputs)
-        return True
-    return False
+    return bool(gradients) and all(name in stopped or name in lost for name in gradients)
 
 
 def drop_clearing(ops: list[OpSpec], carried: Iterable[str], own: Callable[[str], bool]) -> list[OpSpec]:

@@ -183,12 +183,15 @@ class Tensor:
     def _alloc_int(self, place: Place) -> None:
         self._alloc(VarType.INT32, place)
 
-    def _mutable_data(self, place: Place, dtype: VarType) -> None:
-        self._alloc(dtype, place)
+    def _mutable_data(self, place: Place, dtype: VarType) -> int:
+        """The address of the allocated memory, which is the tensor's until its value is replaced."""
+        return self._alloc(dtype, place).ctypes.data
 
-    def _alloc(self, dtype: VarType, place: Place) -> None:
+    def _alloc(self, dtype: VarType, place: Place) -> np.ndarray:
         self._place_ = place
-        self._set_value(np.zeros(self.shape(), to_numpy_dtype(dtype)))
+        memory = np.zeros(self.shape(), to_numpy_dtype(dtype))
+        self._set_value(memory)
+        return memory
 
     def _set_float_element(self, index: int, value: float) -> None:
         data = self._on_host()

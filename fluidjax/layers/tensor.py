@@ -208,7 +208,7 @@ def tensor_array_to_tensor(
     if in_dygraph_mode():
         op_type, slot = ("stack", "Y") if use_stack else ("concat", "Out")
         joined = emit(op_type, {"X": list(input)}, input[0].dtype, {"axis": axis}, slot=slot)
-        sizes = [1 if use_stack else x.shape[axis] for x in input]
+        sizes = [x.shape[axis] if axis < len(x.shape) else 1 for x in input]  # of a new last axis it is 1
         return joined, assign(np.array(sizes, "int64"))
     helper = LayerHelper("tensor_array_to_tensor", input=input, name=name)
     if not isinstance(input, Variable) or input.type != VarType.LOD_TENSOR_ARRAY:

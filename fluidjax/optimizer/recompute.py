@@ -29,7 +29,10 @@ class RecomputeOptimizer(Optimizer):
         self._learning_rate_map = optimizer._learning_rate_map
 
     def _set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
-        """Set the Variables to keep. Raises TypeError unless given a list of Variables or names."""
+        """Set the Variables to keep; without any, nothing is recomputed.
+
+        Raises TypeError unless given a list of Variables or names.
+        """
         if not isinstance(checkpoints, (list, tuple)) or not all(isinstance(c, (Variable, str)) for c in checkpoints):
             raise TypeError(
                 f"_set_checkpoints: got {checkpoints!r}; expected a list of Variables or names. Pass for example the "
@@ -39,10 +42,12 @@ class RecomputeOptimizer(Optimizer):
 
     def load(self, stat_dict: dict[str, Any]) -> NoReturn:
         """Always raises NotImplementedError: as in Fluid, state is loaded by ``fluid.load`` or ``fluid.io``."""
-        raise NotImplementedError(
+        error = NotImplementedError("load function is not supported by Recompute Optimizer for now")
+        error.add_note(
             "RecomputeOptimizer has no state of its own to load; expected the state of a program. Use fluid.load or "
             "fluid.io.load_persistables on the program"
         )
+        raise error
 
     def backward(
         self,
@@ -57,7 +62,7 @@ class RecomputeOptimizer(Optimizer):
         Raises:
             ValueError: no checkpoints were set.
         """
-        if not self._checkpoints:
+        if self._checkpoints is None:
             raise ArgumentError(
                 "RecomputeOptimizer has no checkpoints; expected the Variables to keep. Call _set_checkpoints first"
             )

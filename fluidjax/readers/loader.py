@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet, EOFException
@@ -17,14 +18,32 @@ class DataLoaderBase:
         return self
 
     def __iter__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
+        raise NotImplementedError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
 
     def next(self) -> Any:
         """The next item; raises StopIteration at the end of a pass."""
         return self.__next__()
 
     def __next__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
+        raise NotImplementedError(f"{type(self).__name__} cannot be iterated; use DataLoader.from_generator")
+
+
+class Pass:
+    """One pass over the batches of a loader, whose number is known."""
+
+    def __init__(self, batches: Iterator[Any], number: int) -> None:
+        self._batches, self._number = batches, number
+
+    def __iter__(self) -> Pass:
+        return self
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    next = __next__
 
 
 def insist(condition: Any, expected: str, todo: str) -> None:

@@ -27,7 +27,7 @@ from lowering.engine.messages import op_error_message
 from lowering.engine.pinned import compared, pinned_value
 from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
-from lowering.engine.single import SingleOp, stand_in_names, static_attrs
+from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
 from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
@@ -356,7 +356,7 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
     if "ctx" in definition.special:
         declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names())
     aliases = tuple(sorted(in_place(definition, op)))
-    function = _jitted(
+    compiled = _compiled(
         definition.type,
         definition.fn,
         static_attrs(op),
@@ -367,14 +367,17 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         runner.platform,
         runner.program.version if "ctx" in definition.special else 0,
     )
-    try:
-        return function(values, key)
-    except NeedsExact:
-        return function(jax.tree_util.tree_map(exact, values, is_leaf=_is_value), key)
-    except NeedsConcrete:
-        # The rule needs host values (such as a shape): here every value is known, so it is called directly.
-        host = jax.tree_util.tree_map(_host, values)
-        return call(definition, host, op.attrs, special(definition, op, key, Context(op, runner, {})))
+    need = compiled.need(values)
+    if need is None:
+        try:
+            return compiled.run(values, key)
+        except (NeedsExact, NeedsConcrete) as error:
+            need = compiled.note(values, error)
+    if issubclass(need, NeedsExact):
+        return compiled.run(jax.tree_util.tree_map(exact, values, is_leaf=_is_value), key)
+    # The rule needs host values (such as a shape): here every value is known, so it is called directly.
+    host = jax.tree_util.tree_map(_host, values)
+    return call(definition, host, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
 
 def _settled(value: Any) -> Any:
@@ -396,7 +399,7 @@ def _host(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _jitted(
+def _compiled(
     type: str,
     rule: Any,
     attrs: Any,
@@ -406,7 +409,7 @@ def _jitted(
     backward: bool,
     platform: str,
     version: int,
-) -> Any:
+) -> CompiledOp:
     """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath.
 
     The rule is part of the key, so that its replacement at run time takes effect.
@@ -422,4 +425,4 @@ def _jitted(
     def run(values: SlotValues, key: Any) -> SlotValues:
         return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
-    return jax.jit(run)
+    return CompiledOp(run)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import numpy as np
+
+from lowering.errors import Need
 from lowering.program import BOOKKEEPING, EMPTY, OpView, VarView
 
 
@@ -39,3 +43,28 @@ class SingleOp:
     def find_var(self, block_idx: int, name: str) -> VarView | None:
         """The variable of that name; there are no blocks."""
         return self._variables.get(name)
+
+
+class CompiledOp:
+    """One op compiled alone, and what it was found to need for which kinds of inputs.
+
+    jax.jit keeps no trace that failed, and tracing again until the rule raises takes many times as long as the op.
+    """
+
+    def __init__(self, run: Callable[..., Any]):
+        self.run = jax.jit(run)
+        self._needs: dict[Any, type[Need]] = {}
+
+    def need(self, values: Any) -> type[Need] | None:
+        """Why these inputs cannot be compiled, as found earlier; None if nothing is known against it."""
+        return self._needs.get(_kind_of(values)) if self._needs else None
+
+    def note(self, values: Any, need: Need) -> type[Need]:
+        """Remembers what a trace of these inputs raised."""
+        return self._needs.setdefault(_kind_of(values), type(need))
+
+
+def _kind_of(values: Any) -> Any:
+    """What a trace may depend on: structure, shapes and types, not the values."""
+    leaves, structure = jax.tree_util.tree_flatten(values)
+    return structure, tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves)

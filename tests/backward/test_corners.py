@@ -97,6 +97,70 @@ def test_stop_gradient_cuts_the_path() -> None:
     assert not net.block.has_var("w@GRAD")
 
 
+def test_a_parameter_stopped_after_branches_read_it_has_no_gradient() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        w, stopped = (fluid.layers.create_parameter([3], "float32", name=name) for name in ("w", "stopped"))
+        chosen = fluid.layers.cond(
+            fluid.layers.fill_constant([1], "bool", True),
+            lambda: fluid.layers.elementwise_add(w, stopped),
+            lambda: fluid.layers.elementwise_sub(w, stopped),
+        )
+        stopped.stop_gradient = True
+        loss = fluid.layers.mean(chosen)
+        updates, pairs = fluid.optimizer.SGD(0.1).minimize(loss)
+        assert {p.name: g is not None for p, g in pairs} == {"stopped": False, "w": True}
+        assert [op.input("Param") for op in updates] == [["w"]]
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        (gradient,) = executor.run(fetch_list=["w@GRAD"])
+        np.testing.assert_allclose(gradient, np.full(3, 1 / 3, "f4"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("product", [False, True])
+@pytest.mark.parametrize("form", ["while_loop", "While", "Switch", "statements"])
+def test_what_is_added_to_a_stopped_value_in_a_repeated_block_has_its_gradient(form: str, product: bool) -> None:
+    """The stopped value is computed from ``x``, which the block overwrites: only its former value has no gradient."""
+    layers = fluid.layers
+
+    def parameter(name: str, value: float) -> Any:
+        given = fluid.initializer.ConstantInitializer(value)
+        return layers.create_parameter([2, 3], "float32", name=name, default_initializer=given)
+
+    def body(x: Any) -> Any:
+        h = layers.elementwise_mul(x, b)
+        h.stop_gradient = True
+        return layers.elementwise_mul(h, c) if product else layers.elementwise_add(h, c)
+
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        b, c = parameter("b", 2.0), parameter("c", -0.5)
+        x = layers.scale(parameter("a", 1.5), 1.0)
+        i, n = (layers.fill_constant([1], "int64", value) for value in (0, 2))
+        i.stop_gradient = True
+        if form == "while_loop":
+            _, x = layers.while_loop(
+                lambda i, x: layers.less_than(i, n), lambda i, x: [layers.increment(i), body(x)], [i, x]
+            )
+        elif form == "While":
+            going = layers.less_than(i, n)
+            with layers.While(going).block():
+                layers.assign(body(x), x)
+                layers.increment(i)
+                layers.less_than(i, n, cond=going)
+        else:
+            for _ in range(2):
+                if form == "Switch":
+                    with layers.Switch() as switch, switch.case(layers.fill_constant([1], "bool", True)):
+                        layers.assign(body(x), x)
+                else:
+                    layers.assign(body(x), x)
+        pairs = dict((p.name, g) for p, g in append_backward(layers.mean(x)))
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        (gradient,) = executor.run(fetch_list=[pairs["c"]])
+        # The last step reads 2 * 1.5 * -0.5, times 2, in the product.
+        np.testing.assert_allclose(gradient, np.full((2, 3), (-3.0 if product else 1.0) / 6, "f4"), rtol=1e-6)
+
+
 def test_no_grad_set_and_parameter_list() -> None:
     def build() -> Builder:
         net = Builder()

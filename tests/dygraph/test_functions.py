@@ -57,6 +57,8 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
     "array_write": (lambda: layers.array_write(var([1.0]), zero()), [[1]]),
     "array_read": (lambda: layers.array_read([var([1.0]), var([2.0])], zero() + 1), [2]),
     "tensor_array_to_tensor": (lambda: layers.tensor_array_to_tensor([x23(), x23()], axis=0)[1], [2, 2]),
+    "sizes of what is stacked": (lambda: layers.tensor_array_to_tensor([x23(), x23()], 1, use_stack=True)[1], [3, 3]),
+    "sizes along a new axis": (lambda: layers.tensor_array_to_tensor([x23(), x23()], 2, use_stack=True)[1], [1, 1]),
     "reshape": (lambda: layers.reshape(x23(), [3, -1], inplace=True), [[0, 1], [2, 3], [4, 5]]),
     "one_hot": (lambda: fluid.one_hot(var([1, 0], "int64"), 2), [[0, 1], [1, 0]]),
     "slice of variables": (lambda: layers.slice(x23(), [0], [var([0], "int32")], [var([1], "int32")]), [[0, 1, 2]]),

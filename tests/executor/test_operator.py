@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+import lowering
 from fluidjax import core
 from fluidjax.op import OpDescCreationMethod, Operator, get_all_op_protos
+from lowering.ops.shared import concrete_scalar
+from lowering.registry import table
 
 CPU = fluid.CPUPlace()
 
@@ -57,6 +62,27 @@ def test_central_differences_by_running_an_op_again_and_again():
         tensor._set_double_element(i, origin)
         found[i] = (means[0] - means[1]) / 2e-4
     np.testing.assert_allclose(found.reshape(2, 3), (1 - np.tanh(x) ** 2) / 6, rtol=1e-6)
+
+
+def test_a_rule_that_needs_numbers_on_the_host_is_not_traced_in_vain_again(monkeypatch):
+    traced = []
+
+    @lowering.op(out="Out", rows=lowering.WISE)
+    def operator_ones(x):
+        """Out = as many ones as X says."""
+        traced.append(isinstance(x, jax.core.Tracer))
+        return jnp.ones((int(concrete_scalar(x, "X")),))
+
+    monkeypatch.setitem(table._REGISTRY, "operator_ones", table._REGISTRY.pop("operator_ones"))
+    scope = scope_with(x=np.array([2], "int32"), y=None)
+    op = Operator("operator_ones", X="x", Out="y")
+    op.run(scope, CPU)
+    found_out = traced.count(True)
+    for number in (3, 1):
+        scope.find_var("x").get_tensor().set(np.array([number], "int32"), CPU)
+        op.run(scope, CPU)
+        assert read(scope, "y").tolist() == [1.0] * number
+    assert traced.count(True) == found_out and traced.count(False) >= 3
 
 
 def test_keeps_lod_and_fills_selected_rows():

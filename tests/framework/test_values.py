@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 
 import jax.numpy as jnp
@@ -143,6 +144,14 @@ def test_allocating_by_hand() -> None:
     assert np.array(other).tolist() == np.array(made).tolist()
     made._clear()
     assert not made._is_initialized() and other._is_initialized()
+
+
+def test_allocated_memory_is_written_through_its_address() -> None:
+    made = LoDTensor()
+    made._set_dims([2])
+    address = made._mutable_data(CPU, VarDesc.VarType.FP32)
+    ctypes.cast(address, ctypes.POINTER(ctypes.c_float))[1] = 1.5
+    assert np.array(made).tolist() == [0.0, 1.5]
 
 
 def test_tensors_can_be_pickled() -> None:

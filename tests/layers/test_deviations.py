@@ -297,3 +297,22 @@ def test_inplace_abn_gives_its_activation_after_the_backward_pass_too(rng):
 
     y, loss = (np.asarray(value) for value in run(build, {"x": x}))
     np.testing.assert_allclose(loss, [np.mean(y * y)], rtol=1e-5)
+
+
+def test_a_pooling_into_one_channel_is_computed(rng):
+    x = rng.random((1, 4, 6, 6), np.float32)
+    (pooled,) = run(
+        lambda: [layers.psroi_pool(fluid.data("x", x.shape), fluid.data("r", [None, 4], lod_level=1), 1, 1.0, 2, 2)],
+        {"x": x, "r": fluid.create_lod_tensor(np.array([[0, 0, 5, 5]], np.float32), [[1]], fluid.CPUPlace())},
+    )
+    corners = [x[0, 0, :3, :3], x[0, 1, :3, 3:], x[0, 2, 3:, :3], x[0, 3, 3:, 3:]]
+    np.testing.assert_allclose(np.ravel(pooled), [corner.mean() for corner in corners], rtol=1e-5)
+
+
+def test_flat_density_priors_declare_their_number():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        image, features = fluid.data("image", [1, 3, 8, 8]), fluid.data("features", [1, 3, 2, 2])
+        boxes, variances = layers.density_prior_box(
+            features, image, densities=[2], fixed_sizes=[4.0], fixed_ratios=[1.0], flatten_to_2d=True
+        )
+    assert boxes.shape == variances.shape == (16, 4)

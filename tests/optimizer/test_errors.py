@@ -59,6 +59,19 @@ def test_recompute_without_checkpoints() -> None:
             wrapped._set_checkpoints(loss)
 
 
+def test_recompute_with_no_checkpoint_is_the_wrapped_optimizer() -> None:
+    written = []
+    for wrap in (lambda inner: inner, optimizer.RecomputeOptimizer):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            loss = fluid.layers.mean(fluid.layers.create_parameter([2], "float32", name="w"))
+            chosen = wrap(optimizer.SGD(0.1))
+            if wrap is optimizer.RecomputeOptimizer:
+                chosen._set_checkpoints([])
+            chosen.minimize(loss)
+            written.append([op.type for op in loss.block.ops])
+    assert written[0] == written[1] == ["mean", "fill_constant", "mean_grad", "sgd"]
+
+
 def test_dgc_is_not_available() -> None:
     with pytest.raises(AssertionError, match="DGCMomentumOptimizer needs Fluid's CUDA build"):
         optimizer.DGCMomentumOptimizer(0.1, 0.9, rampup_begin_step=0)

@@ -285,6 +285,28 @@ def test_data_sets_with_an_index(net, workers, buffered):
     assert [np.array(batch[0][0])[:, 0].tolist() for batch in lists] == [[0.0, 1.0], [2.0, 3.0]]
 
 
+def test_a_pass_knows_how_many_batches_it_has():
+    loader = fluid.io.DataLoader(Squares(5), places=CPU, return_list=True, batch_size=2)
+    batches = iter(loader)
+    assert len(batches) == 3 and iter(batches) is batches
+    assert np.array(batches.next()[0][0])[:, 0].tolist() == [0.0, 1.0] and len(list(batches)) == 2
+
+
+def test_the_base_of_loaders_has_no_batches():
+    for call in (iter, next, loaders.DataLoaderBase.next):
+        with pytest.raises(NotImplementedError, match="DataLoader.from_generator"):
+            call(loaders.DataLoaderBase())
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [({"batch_sampler": [[0]]}, "subclass instance of paddle.io.BatchSampler"), ({"places": [CPU, CPU]}, "must be 1")],
+)
+def test_what_an_eager_loader_does_not_take(settings, text):
+    with fluid.dygraph.guard(), pytest.raises(AssertionError, match=text):
+        fluid.io.DataLoader(Squares(2), **{"places": CPU, **settings})
+
+
 def test_batch_sampler():
     assert list(BatchSampler(Squares(5), batch_size=2)) == [[0, 1], [2, 3], [4]]
     assert list(BatchSampler(indices=[3, 4, 5], batch_size=2, drop_last=True)) == [[3, 4]]
