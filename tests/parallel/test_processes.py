@@ -71,6 +71,10 @@ def test_two_processes_train_as_one(mode: str) -> None:
     np.testing.assert_allclose(together(mode), expected(), rtol=1e-5)
 
 
+def test_the_first_process_listens_at_its_own_address_alone() -> None:
+    assert together("reached") == [[True, False]] * 2
+
+
 def test_alone_there_is_nobody_to_meet() -> None:
     assert processes.join(["127.0.0.1:1"], 0) is None
     assert processes.processes() is None
