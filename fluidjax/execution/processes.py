@@ -29,7 +29,7 @@ _ROWS = PartitionSpec(AXIS)
 # Ops that wait for the same op of the other processes.
 _MEETINGS = frozenset(
     "allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod c_allreduce_sum c_broadcast"
-    " c_reducescatter sum_over_devices".split()
+    " c_concat c_reducescatter c_split mp_allreduce_sum sum_over_devices".split()
 )
 # Seconds without a sign of life after which a process is given up.
 _HEARTBEAT = 10
