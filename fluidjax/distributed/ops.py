@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -55,20 +55,20 @@ def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], 
 def recv(
     trainer: int,
     wanted: Sequence[tuple[str, str]],
-    batch: Sequence[tuple[str, str]],
+    batch: Callable[[], tuple[Sequence[tuple[str, str]], bool]],
     in_turn: bool,
-    ends: bool,
     outside: Outside,
 ) -> list[Any]:
-    """Values of (endpoint, name); the whole ``batch`` is fetched at once and kept for the ops that follow.
+    """Values of (endpoint, name). Unless they were fetched before, a whole ``batch`` is, and kept for the ops to come.
 
-    If the batch ``ends`` a round, the request also counts as this trainer's fetch barrier.
+    If it ends a round, as the batch also tells, the request counts as this trainer's fetch barrier.
     """
     client.introduce(trainer)
     talk = _talk(outside)
     if any(pair not in talk.fetched for pair in wanted):
-        pairs = list(dict.fromkeys(batch))
-        ends = ends and len(pairs) == len(batch)
+        asked, ends = batch()
+        pairs = list(dict.fromkeys(asked))
+        ends = ends and len(pairs) == len(asked)
         talk.fetched = dict(zip(pairs, client.fetch(pairs, now=not in_turn, last=ends), strict=True))
         talk.told = {endpoint for endpoint, _ in pairs} if ends else set()
     return [talk.fetched.pop(pair) for pair in wanted]

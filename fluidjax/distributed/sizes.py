@@ -32,7 +32,7 @@ class Sizes:
     def learn(self, method: str, items: Items, answer: Message) -> None:
         """Take note of the values of an answer."""
         for (name, asked), value in zip(_asked(method, items), answer.values(), strict=False):
-            if isinstance(value, np.ndarray):
+            if (method, name) not in self._known and isinstance(value, np.ndarray) and value.size:
                 self._known[method, name] = value.nbytes / _count(asked)
 
 
@@ -45,4 +45,4 @@ def _asked(method: str, items: Items) -> Items:
 
 def _count(asked: Any) -> int:
     """How many rows are asked for; 1 for a variable, and for no rows."""
-    return max(np.size(asked), 1)
+    return max(asked.size, 1) if isinstance(asked, np.ndarray) else 1

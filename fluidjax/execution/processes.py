@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fluidjax.base.errors import explain
+from fluidjax.base.flags import flag
 from fluidjax.execution.form import form
 from fluidjax.execution.spreading import Spreading, Step, on_each_device
 from lowering.engine.host import provide
@@ -28,7 +29,7 @@ _ROWS = PartitionSpec(AXIS)
 # Ops that wait for the same op of the other processes.
 _MEETINGS = frozenset(
     "allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod c_allreduce_sum c_broadcast"
-    " c_reducescatter sum_over_devices".split()
+    " c_concat c_reducescatter c_split mp_allreduce_sum sum_over_devices".split()
 )
 # Seconds without a sign of life after which a process is given up.
 _HEARTBEAT = 10
@@ -205,7 +206,8 @@ def join(endpoints: Sequence[str], rank: int) -> Processes | None:
     """Join the job of these processes, and wait for the others; None if there is only one process.
 
     The first endpoint is where they find each other. Each other process accepts connections at its own meanwhile: the
-    first one may be waiting for that (``wait_server_ready``).
+    first one may be waiting for that (``wait_server_ready``). No other address is bound, unless FLAGS_rpc_bind names a
+    host.
 
     Raises RuntimeError where this process has joined another job, or has computed before.
     """
@@ -218,12 +220,23 @@ def join(endpoints: Sequence[str], rank: int) -> Processes | None:
         return None
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
-        with _listening(endpoints[rank] if rank else None):
-            jax.distributed.initialize(endpoints[0], len(endpoints), rank, heartbeat_timeout_seconds=_HEARTBEAT)
+        with _listening(_bound(endpoints[rank]) if rank else None):
+            jax.distributed.initialize(
+                endpoints[0],
+                len(endpoints),
+                rank,
+                coordinator_bind_address=_bound(endpoints[0]),  # jax would bind all addresses of the machine
+                heartbeat_timeout_seconds=_HEARTBEAT,
+            )
     except RuntimeError as error:
         raise RuntimeError(_refusal(str(error), endpoints, rank)) from error
     _joined = Processes(endpoints, rank)
     return _joined
+
+
+def _bound(endpoint: str) -> str:
+    host, _, port = endpoint.rpartition(":")
+    return f"{flag('FLAGS_rpc_bind') or host}:{port}"
 
 
 def _refusal(found: str, endpoints: Sequence[str], rank: int) -> str:

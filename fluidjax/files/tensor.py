@@ -85,8 +85,13 @@ def _tensor_head(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
 
 
 def _numbers(array: np.ndarray) -> memoryview:
-    flat = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).reshape(-1)
+    flat = np.ascontiguousarray(array.astype(_little(array.dtype), copy=False)).reshape(-1)
     return flat.view(np.uint8).data
+
+
+@lru_cache(_KEPT)
+def _little(dtype: np.dtype) -> np.dtype:
+    return dtype.newbyteorder("<")
 
 
 # ---- reading ----
@@ -171,14 +176,14 @@ def decode_tensor(cursor: Cursor) -> np.ndarray:
     size = cursor.number("i", "the size of the TensorDesc")
     if not 0 <= size <= MAX_DESC_BYTES:
         raise bad_file(f"{cursor.label}: the TensorDesc's size is absurd", f"0 to {MAX_DESC_BYTES}", str(size))
-    dtype, shape = _tensor_desc(cursor.take(size, "the TensorDesc"), cursor.label)
-    count = math.prod(shape)
-    array = cursor.array(dtype.newbyteorder("<"), count, f"{count} elements of {dtype} for shape {shape}")
+    dtype, shape, what = _tensor_desc(cursor.take(size, "the TensorDesc"), cursor.label)
+    array = cursor.array(_little(dtype), math.prod(shape), what)
     return array.astype(dtype, copy=False).reshape(shape)
 
 
 @lru_cache(_KEPT)
-def _tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...]]:
+def _tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...], str]:
+    """The dtype and shape of a tensor, and what its numbers are called in messages."""
     try:
         desc = pb.VarType.TensorDesc.FromString(data)
         dtype = dtypes.to_numpy(desc.data_type)
@@ -188,7 +193,8 @@ def _tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...]]:
         raise bad_file(f"{label}: the shape cannot be", "up to 32 dims of zero or more", str(list(desc.dims)[:40]))
     if math.prod(max(dim, 1) for dim in desc.dims) > MAX_EXTENT:
         raise bad_file(f"{label}: the dims multiply to too much", f"at most {MAX_EXTENT}", str(list(desc.dims)))
-    return dtype, tuple(desc.dims)
+    shape = tuple(desc.dims)
+    return dtype, shape, f"{math.prod(shape)} elements of {dtype} for shape {shape}"
 
 
 def _check_lod(cursor: Cursor, lod: Sequence[Sequence[int]], shape: Sequence[int]) -> None:

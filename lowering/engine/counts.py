@@ -8,7 +8,7 @@ host ops see plain numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -152,12 +152,13 @@ def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
     return RowCounts(counts.nrows, counts.capacity, rates, bases, at[0].shape, at[0].dtype)
 
 
-@contextmanager
-def without_counts(env: MutableMapping[str, Any]) -> Iterator[None]:
+def without_counts(env: MutableMapping[str, Any]) -> AbstractContextManager[None]:
     """Counts among these values are temporarily plain numbers; those not replaced become counts again afterwards."""
-    if RowCounts not in map(type, env.values()):
-        yield
-        return
+    return _as_numbers(env) if RowCounts in map(type, env.values()) else nullcontext()
+
+
+@contextmanager
+def _as_numbers(env: MutableMapping[str, Any]) -> Iterator[None]:
     held = {name: value for name, value in env.items() if isinstance(value, RowCounts)}
     numbers = {name: value.data for name, value in held.items()}
     env.update(numbers)

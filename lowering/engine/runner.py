@@ -387,7 +387,8 @@ def _settled(value: Any) -> Any:
 
 def _traced(values: SlotValues) -> bool:
     """Whether one of the values is known only to the running program, as in a loop or branch."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(list(flat(values))))
+    parts = [value for value in flat(values) if type(value) is not np.ndarray]
+    return bool(parts) and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(parts))
 
 
 def _is_value(value: Any) -> bool:

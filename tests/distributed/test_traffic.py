@@ -77,6 +77,8 @@ def test_answers_are_short_once_that_is_known():
     rows, one = [("t", ids)], [("w", None)]
     assert sizes.are_short("SendVariable", Message(rows))
     assert not sizes.are_short("PrefetchVariable", Message(rows)) and not sizes.are_short("GetVariable", Message(one))
+    sizes.learn("PrefetchVariable", [("t", ids[:0])], Message([("t", np.zeros((0, 4), np.float32))]))
+    assert not sizes.are_short("PrefetchVariable", Message(rows))  # no rows do not tell how long rows are
     sizes.learn("PrefetchVariable", rows, Message([("t", np.zeros((10, 4), np.float32))]))
     sizes.learn("GetVariable", one, Message([("w", np.zeros(CHUNK // 4, np.float32))]))
     assert sizes.are_short("PrefetchVariable", Message(rows))

@@ -46,6 +46,15 @@ def test_reductions(op_type, rng):
     np.testing.assert_allclose(out, want, rtol=1e-12)
 
 
+@pytest.mark.parametrize("op_type", sorted(REDUCED))
+def test_small_integers_stay_small(op_type, rng):
+    x = rng.integers(-5, 6, (DEVICES, *SHAPE)).astype(np.int32)
+    with jax.enable_x64(True):
+        out = over_devices(view(op_type), jnp.asarray(x))
+    assert out.dtype == np.int32
+    np.testing.assert_array_equal(out, np.broadcast_to(REDUCED[op_type](x, axis=0), x.shape))
+
+
 def test_gather_scatter_and_broadcast(rng):
     x = rng.standard_normal((DEVICES, *SHAPE))
     with jax.enable_x64(True):

@@ -71,6 +71,33 @@ def test_two_processes_train_as_one(mode: str) -> None:
     np.testing.assert_allclose(together(mode), expected(), rtol=1e-5)
 
 
+def test_collective_ops_of_two_processes() -> None:
+    first, second = numbers(0), numbers(1)
+    total = first + second
+    expected = {
+        **dict.fromkeys(("c_allreduce_sum", "mp_allreduce_sum"), [total] * 2),
+        **dict.fromkeys(("c_allreduce_max", "allreduce"), [np.maximum(first, second)] * 2),
+        "c_allreduce_min": [np.minimum(first, second)] * 2,
+        "c_allreduce_prod": [first * second] * 2,
+        **dict.fromkeys(("c_broadcast", "broadcast"), [second] * 2),
+        "c_allgather": [np.concatenate([first, second])] * 2,
+        "c_concat": [np.concatenate([first, second], 1)] * 2,
+        "c_reducescatter": [total[:1], total[1:]],
+        "c_split": [first[:, :2], second[:, 2:]],
+        "nested": [4 * total] * 2,
+    }
+    found = together("collectives")
+    assert found == [{op: values[rank].tolist() for op, values in expected.items()} for rank in range(2)]
+
+
+def numbers(rank: int) -> np.ndarray:
+    return np.arange(8, dtype=np.float32).reshape(2, 4) * (1 - 3 * rank) + 1
+
+
+def test_the_first_process_listens_at_its_own_address_alone() -> None:
+    assert together("reached") == [[True, False]] * 2
+
+
 def test_alone_there_is_nobody_to_meet() -> None:
     assert processes.join(["127.0.0.1:1"], 0) is None
     assert processes.processes() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from typing import Any
 
@@ -82,6 +83,69 @@ def eager() -> list[float]:
     return losses
 
 
+def collectives() -> dict[str, list[Any]]:
+    """What each collective op makes of this process's numbers, and a sum inside a branch and a loop."""
+    transpiled("collective")
+    x = {"x": numbers(RANK)}
+    own = {op: [("c_identity", {}), (op, attrs)] for op, attrs in COLLECTIVES.items()}
+    found = {op: fluid.Executor(fluid.CPUPlace()).run(written(*ops), x, [f"{op}_out"])[0] for op, ops in own.items()}
+    return {op: value.tolist() for op, value in found.items()} | {"nested": nested(x).tolist()}
+
+
+COLLECTIVES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("c_allreduce_sum", "c_allreduce_max", "c_allreduce_min", "c_allreduce_prod"), {}),
+    **dict.fromkeys(("c_allgather", "c_reducescatter"), {"nranks": 2}),
+    **dict.fromkeys(("c_concat", "c_split"), {"nranks": 2, "rank": RANK}),
+    **dict.fromkeys(("c_broadcast", "broadcast"), {"root": 1}),
+    "allreduce": {"reduce_type": 2},
+    "mp_allreduce_sum": {},
+}
+
+
+def numbers(rank: int) -> np.ndarray:
+    return np.arange(8, dtype=np.float32).reshape(2, 4) * (1 - 3 * rank) + 1
+
+
+def written(*ops: tuple[str, dict[str, Any]]) -> fluid.Program:
+    program = fluid.Program()
+    with fluid.program_guard(program):
+        name = fluid.data("x", [2, 4]).name
+        for op, attrs in ops:
+            out = program.global_block().create_var(name=f"{op}_out", dtype="float32")
+            program.global_block().append_op(op, inputs={"X": name}, outputs={"Out": out}, attrs=attrs)
+            name = out.name
+    return program
+
+
+def nested(feed: dict[str, np.ndarray]) -> Any:
+    def summed(x: Any) -> Any:
+        block = fluid.default_main_program().current_block()
+        out = block.create_var(name=fluid.unique_name.generate("sum"), dtype="float32")
+        block.append_op("c_allreduce_sum", inputs={"X": x}, outputs={"Out": out})
+        return out
+
+    with fluid.program_guard(fluid.Program()):
+        x, yes = fluid.data("x", [2, 4]), layers.fill_constant([1], "bool", True)
+        i, two = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 2)
+        x = layers.cond(yes, lambda: summed(x), lambda: x)
+        _, x = layers.while_loop(lambda i, x: i < two, lambda i, x: [i + 1, summed(x)], [i, x])
+        return fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[x])[0]
+
+
+def reached() -> list[bool]:
+    """Whether the first process answers at its own address, and at another one of this machine."""
+    transpiled("collective")
+    port = int(ENDPOINTS.split(",")[0].rpartition(":")[2])
+    return [answers("127.0.0.1", port), answers("127.0.0.2", port)]
+
+
+def answers(host: str, port: int) -> bool:
+    with socket.socket() as tried:
+        tried.settimeout(5)
+        return tried.connect_ex((host, port)) == 0
+
+
 if __name__ == "__main__":
     mode = sys.argv[1]
-    print(json.dumps(eager() if mode == "eager" else in_fleet(mode) if "fleet" in mode else transpiled(mode)))
+    known = {"eager": eager, "reached": reached, "collectives": collectives}
+    print(json.dumps(known[mode]() if mode in known else in_fleet(mode) if "fleet" in mode else transpiled(mode)))

@@ -49,7 +49,7 @@ def c_allreduce_min(x):
 @op(**_COMMON)
 def c_allreduce_prod(x):
     """Out = the elementwise product of X over all devices."""
-    return jnp.prod(lax.all_gather(x, AXIS), axis=0) if over_mesh() else x
+    return jnp.prod(lax.all_gather(x, AXIS), axis=0, dtype=x.dtype) if over_mesh() else x
 
 
 @op(lod=None, **_COMMON)

@@ -86,8 +86,9 @@ def recv(
     Values that consecutive ``recv`` ops want from the same server share a message, which also counts as the barrier if
     a ``fetch_barrier`` follows. A communicator that receives by itself sets ``do_not_run``.
     """
-    batch, ends = _batch([ctx.op, *_rest(ctx)])
-    parts = service("recv")(trainer_id, _wanted(ctx.op), batch, with_barrier, ends, ctx.runner.outside)
+    parts = service("recv")(
+        trainer_id, _wanted(ctx.op), lambda: _batch([ctx.op, *_rest(ctx)]), with_barrier, ctx.runner.outside
+    )
     if len(ctx.op.outputs["Out"]) < len(parts):
         return [np.concatenate(parts)]
     return parts

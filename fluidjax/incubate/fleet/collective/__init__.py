@@ -272,9 +272,9 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         strategy = self._strategy
         if strategy.use_dist_fc:
             DistFCConfig()  # says that it is not built
+        check_wrapped(strategy, self._optimizer)
         main = loss.block.program
         startup = default_startup_program() if startup_program is None else startup_program
-        check_wrapped(strategy, self._optimizer)
         _settle_mode(strategy)
         made = self._wrapped().minimize(loss, startup, parameter_list, no_grad_set)
         fleet._origin_program = main.clone(for_test=False)
