@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 
-from lowering.program import ProgramView
+from lowering.program import ROLE_OPTIMIZE, ProgramView
 
 # Tiny batches share the smallest bucket.
 SMALLEST = 8
 # Every batch has room for as many rows as take no more than about this many operations: a few milliseconds.
 _CHEAP, _OPERATIONS = 64, 2_000_000_000
+# Dims that are declared to be of any size have room for as many places at first, if a run takes no more operations.
+_PLACES, _ALL_OPERATIONS = 128, 2_500_000_000
+# Of a sum of lengths: how many deviations from another such sum are hardly ever met.
+_FAR = 3
+
+
+def operations_of_row(program: ProgramView) -> int:
+    """How many operations a row takes.
+
+    It is assumed to meet every weight once, or three times with a backward pass; tables are only looked up, and what an
+    optimizer keeps beside the weights meets no row.
+    """
+    ops = [op for block in program.blocks for op in block.ops if not int(op.attrs.get("op_role", 0)) & ROLE_OPTIMIZE]
+    read = {name for op in ops for name in op.input_names()}
+    tables = {name for op in ops if op.type in _LOOKUPS for name in op.inputs.get("W") or ()}
+    weights = (v for v in program.blocks[0].vars.values() if v.persistable and len(v.shape) > 1)
+    return 6 * sum(prod(map(abs, v.shape)) for v in weights if v.name in read - tables)
 
 
 def least_rows(program: ProgramView) -> int:
-    """A number of rows so cheap that fewer would gain nothing: a power of 2 from SMALLEST to 64.
+    """A number of rows so cheap that fewer would gain nothing: a power of 2 from SMALLEST to 64."""
+    return _affordable(_OPERATIONS, operations_of_row(program), _CHEAP)
 
-    A row is assumed to meet every weight once, or three times with a backward pass; tables are only looked up.
-    """
-    tables = {name for op in program.blocks[0].ops if op.type in _LOOKUPS for name in op.inputs.get("W") or ()}
-    weights = (v for v in program.blocks[0].vars.values() if v.persistable and len(v.shape) > 1)
-    operations = 6 * sum(prod(map(abs, v.shape)) for v in weights if v.name not in tables)
-    return max(SMALLEST, min(_CHEAP, 1 << max(_OPERATIONS // max(operations, 1), 1).bit_length() - 1))
+
+def first_places(operations: int) -> int:
+    """How many places a dim of unknown size has at first, each of which takes so many operations."""
+    return _affordable(_ALL_OPERATIONS, operations, _PLACES)
+
+
+def _affordable(budget: int, each: int, most: int) -> int:
+    return max(SMALLEST, min(most, 1 << max(budget // max(each, 1), 1).bit_length() - 1))
+
+
+def sum_of_others(lengths: np.ndarray) -> int:
+    """What the sum of as many other lengths will hardly ever exceed, judged by how much these differ."""
+    if not len(lengths):
+        return 0
+    beyond = _FAR * float(lengths.std()) * sqrt(2 * len(lengths))
+    return finer(min(int(lengths.sum() + beyond), len(lengths) * int(lengths.max())))
 
 
 _LOOKUPS = frozenset({"lookup_table", "lookup_table_v2"})

@@ -11,11 +11,12 @@ for more until it is seen to change. A single place is no guess, as it may be th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.execution.buckets import bucket
+from fluidjax.execution.buckets import bucket, first_places
 from lowering.values import Axis, Wide
 
 Place = tuple[str, int]  # the name of a feed, and a dim
@@ -32,6 +33,11 @@ class Dense(NamedTuple):
         """What an executable depends on, whatever room it has."""
         dims = enumerate(self.data.shape)
         return tuple((i, self.labels[i]) if i in self.labels else n for i, n in dims), self.data.dtype
+
+    def positions(self, label: int) -> int:
+        """How many rows a place of the dims with this label has: the batch's, times the other dims that change."""
+        others = (dim for dim, other in self.labels.items() if other != label)
+        return prod(self.data.shape[dim] for dim in (0, *others))
 
     def value(self, room: Mapping[int, int]) -> Wide:
         """The value with copies of the first place of each dim in the room for more."""
@@ -113,8 +119,12 @@ class ChangingDims:
             found[other] = size
         return found
 
-    def floor(self, label: int) -> int:
-        """The least room for a dim: its size when it was seen to change, and a quarter more."""
+    def floor(self, label: int, operations: int) -> int:
+        """The least room for a dim: its size when it was seen to change, and a quarter more; of one that is expected to
+        change, as much as is cheap, where each place takes so many ``operations``.
+        """
+        if label in self._guessed:
+            return first_places(operations)
         first = self._first.get(label, 0)
         return bucket(first + first // 4)
 

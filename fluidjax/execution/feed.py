@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.lod import lengths_to_offsets, lod_fault
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.buckets import bucket
+from fluidjax.execution.buckets import bucket, sum_of_others
 from fluidjax.execution.dense import ChangingDims, Dense
 from fluidjax.execution.exchange import lod_array, to_holder, to_lowering, usual_room
 from fluidjax.execution.tiers import Sizes, Tiers, Visit
@@ -73,10 +74,14 @@ class Ragged(NamedTuple):
         row = self.data.dtype.itemsize * prod(self.data.shape[1:])
         return (row, *(4,) * (len(self.lod) - 1), *(len(self.lod) * self.ranked * (0,)))
 
-    def floors(self, rows: int) -> Sizes:
-        """The least room for each size. One-row sequences are a batch like a dense one, whose size seldom changes."""
+    def floors(self, rows: int, *, ahead: bool = False) -> Sizes:
+        """The least room for each size; ``ahead``: enough for other sequences of which these are a sample.
+
+        One-row sequences are a batch like a dense one, whose size seldom changes.
+        """
         changing = self.data.shape[0] != len(self.lod[-1]) - 1
-        return (rows if changing else 0, *(0,) * (self.kinds - 1))
+        *inner, all_rows = (sum_of_others(np.diff(level)) if ahead else 0 for level in self.lod)
+        return (max(rows if changing else 0, all_rows), *inner, *(0,) * (len(self.lod) * self.ranked))
 
     def value(self, room: Sizes | None) -> Any:
         """The value with this much room; None: with none to spare."""
@@ -106,6 +111,7 @@ class Feeder:
         ranks: bool,
         tiers: Tiers | None = None,
         floor: int = 0,
+        operations: int = 0,
         *,
         padding: bool = True,
         ahead: bool = False,
@@ -113,8 +119,8 @@ class Feeder:
         self._variables = variables
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
-        self._floor = floor
-        self._padding = padding
+        self._floor, self._operations = floor, operations
+        self._padding, self._ahead = padding, ahead
         self._dims = ChangingDims(ahead=ahead)
         self._run = threading.local()
         self.tight = self.padded = False
@@ -167,13 +173,21 @@ class Feeder:
         ragged = [v for v in values if type(v) is Ragged]
         key = tuple(v.alike if type(v) in (Ragged, Dense) else (getattr(v, "shape", ()), type(v)) for v in values)
         sizes, units = (tuple(n for v in ragged for n in of(v)) for of in (Ragged.sizes, Ragged.units))
-        floors = tuple(n for v in ragged for n in v.floors(self._floor))
         bytes_of = dict.fromkeys(labels, 0)
         for value in values:
             for dim, label in value.labels.items() if type(value) is Dense else ():
                 bytes_of[label] += value.data.nbytes // value.data.shape[dim]
         sizes, units = (*sizes, *labels.values()), (*units, *bytes_of.values())
-        return self._tiers.visit((key, tuple(labels)), sizes, units, (*floors, *map(self._dims.floor, labels)))
+        return self._tiers.visit((key, tuple(labels)), sizes, units, lambda: self._floors(values, labels))
+
+    def _floors(self, values: list[Any], labels: Mapping[int, int]) -> Sizes:
+        ragged = (v.floors(self._floor, ahead=self._ahead) for v in values if type(v) is Ragged)
+        dense = [v for v in values if type(v) is Dense]
+        places = {label: max(v.positions(label) for v in dense if label in v.labels.values()) for label in labels}
+        return (
+            *chain.from_iterable(ragged),
+            *(self._dims.floor(label, self._operations * places[label]) for label in labels),
+        )
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):

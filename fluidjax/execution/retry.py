@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fluidjax.base.scope import Scope
-from fluidjax.execution.buckets import enlarged, least_rows
+from fluidjax.execution.buckets import enlarged, least_rows, operations_of_row
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.feed import Feeder
@@ -56,7 +56,8 @@ class Attempts:
         ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
         rows = least_rows(job.program)
         padding = {"padding": not job.alike, "ahead": job.beside}
-        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, **padding)
+        operations = operations_of_row(job.program)
+        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, operations, **padding)
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """The feeds, as the next attempt takes them."""

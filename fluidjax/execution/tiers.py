@@ -159,18 +159,18 @@ class Tiers:
         for family in self._families.values():
             family.rooms, family.paid = [], 0.0
 
-    def visit(self, key: Hashable, sizes: Sizes, units: Sequence[int], floors: Sizes) -> Visit:
+    def visit(self, key: Hashable, sizes: Sizes, units: Sequence[int], floors: Callable[[], Sizes]) -> Visit:
         """A run of a batch of these sizes, in the best room for it; in a new one where it fits nowhere.
 
         Args:
             key: what else an executable depends on.
             units: the bytes that one of each size takes.
-            floors: room that each size gets in any case.
+            floors: tells the room that each size gets in any case; asked for the first of all such batches.
         """
         with self.lock:
             family = self._families.get(key)
             if family is None:
-                family = self._families[key] = Family(tuple(units), floors)
+                family = self._families[key] = Family(tuple(units), floors())
             visits = family.visits.get(sizes)
             if visits is None or visits.room not in family.rooms:
                 room = self._room(family, sizes)

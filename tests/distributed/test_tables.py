@@ -17,7 +17,7 @@ from fluidjax.files.tensor import decode_rows
 from fluidjax.framework import program_view
 from lowering import values as low
 from lowering.engine.plan import make_plan
-from lowering.program import BlockView, ProgramView, VarView
+from lowering.program import BlockView, OpView, ProgramView, VarView
 from tests.distributed.jobs import ROWS, WIDTH, Job, batch, sparse
 
 
@@ -96,5 +96,6 @@ def test_trainers_make_no_memory_of_tables_that_servers_hold():
 
 def test_networks_with_huge_tables_have_room_for_few_rows_more():
     table = VarView("w", shape=(10**9, 64), persistable=True)
-    program = ProgramView((BlockView(0, -1, (), {"w": table}),))
+    asks = OpView("distributed_lookup_table", {"W": ["w"]}, {}, {})
+    program = ProgramView((BlockView(0, -1, (asks,), {"w": table}),))
     assert least_rows(program) == SMALLEST

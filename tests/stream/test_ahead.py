@@ -11,7 +11,9 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution import background
+from fluidjax.execution.buckets import SMALLEST, first_places, operations_of_row
 from fluidjax.execution.dense import ChangingDims
+from fluidjax.framework import program_view
 from tests.stream.test_wide import B, D, Feed, Trained, histories, history, train
 
 
@@ -46,6 +48,26 @@ def assert_close(found: Trained, exact: Trained) -> None:
 
 def test_the_first_batch_has_room_for_the_next(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(monkeypatch, history, histories(rng, [3, 5, 8, 7, 2]), 1)
+
+
+def test_the_first_batch_has_room_for_far_larger_ones_where_that_is_cheap(rng: np.random.Generator) -> None:
+    assert train(history, histories(rng, [3, 40, 90, 7]), seed=0).compilations == 1
+
+
+def test_expensive_places_are_few() -> None:
+    """128 at most, as many as keep a run short, and never less than the smallest bucket."""
+    assert [first_places(each) for each in (0, 1_000_000, 40_000_000, 10**12)] == [128, 128, 32, SMALLEST]
+
+
+def test_what_an_optimizer_keeps_beside_the_weights_costs_no_row_anything() -> None:
+    found = []
+    for optimizer in (fluid.optimizer.SGD(0.1), fluid.optimizer.Adam(0.1)):
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()):
+            rows = layers.embedding(fluid.data("ids", [None, 1], "int64"), [1000, 8])
+            optimizer.minimize(layers.mean(layers.fc(rows, 4)))
+        found.append(operations_of_row(program_view(main)))
+    assert found == [6 * 8 * 4] * 2
 
 
 def test_a_seeded_program_has_none_before_it_needs_it(rng: np.random.Generator) -> None:

@@ -12,6 +12,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution import background
+from fluidjax.execution.buckets import finer, sum_of_others
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.feed import Ragged
 from fluidjax.execution.tiers import Room, Tiers, Visit
@@ -138,6 +139,29 @@ def test_sequences_of_one_row_get_no_room_beyond_their_number() -> None:
     """A batch of start words for a decoder, say: its size is the batch's."""
     assert Ragged(np.zeros((3, 1)), [[0, 1, 2, 3]], ranked=False).floors(64) == (0,)
     assert Ragged(np.zeros((4, 1)), [[0, 1, 2, 4]], ranked=False).floors(64) == (64,)
+
+
+@pytest.mark.usefixtures("wanted")
+def test_the_first_of_alike_batches_makes_room_for_all(rng: np.random.Generator) -> None:
+    """How much its sequences differ tells how much batches will: none waits for a second compilation."""
+    classifier = Classifier()
+    for lengths in sorted(rng.integers(5, 101, (20, 32)).tolist(), key=sum):
+        classifier.step(*lengths)
+    assert classifier.compilations == 1
+
+
+def test_room_for_others_follows_from_how_lengths_differ() -> None:
+    assert sum_of_others(np.array([], int)) == 0
+    assert sum_of_others(np.full(32, 40)) == 32 * 40
+    assert sum_of_others(np.array([3, 90])) == finer(2 * 90)  # as if both were as long as the longer one
+    assert 32 * 52 < sum_of_others(np.resize([5, 100], 32)) < 2 * 32 * 52
+
+
+def test_inner_sequences_have_room_too() -> None:
+    lod = [[0, 2, 8], [0, 3, 4, 5, 6, 7, 8, 9, 20]]
+    rows, inner = Ragged(np.zeros((20, 1)), lod, ranked=False).floors(8, ahead=True)
+    assert (rows, inner) == (sum_of_others(np.diff(lod[1])), sum_of_others(np.diff(lod[0])))
+    assert rows > 20 and inner > 8
 
 
 def test_what_fails_beside_is_met_by_the_run_that_needs_it(wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ class Stream:
     def run(self, *sizes: int) -> tuple[int, ...]:
         self._runs += 1
         self._open()
-        visit = self.tiers.visit("key", sizes, [1] * len(sizes), (self.floor,) * len(sizes))
+        visit = self.tiers.visit("key", sizes, [1] * len(sizes), lambda: (self.floor,) * len(sizes))
         assert all(room >= n for room, n in zip(visit.room, sizes, strict=True))
         fresh = visit.room not in self.compiled
         if fresh:
@@ -180,7 +180,7 @@ def test_what_was_compiled_may_be_gone() -> None:
     stream = Stream()
     for n in (10, 20, 200, 10):
         stream.run(n)
-    visit = stream.tiers.visit("key", (10,), [1], (64,))
+    visit = stream.tiers.visit("key", (10,), [1], lambda: (64,))
     stream.tiers.clear()
     stream.tiers.opened(visit, Room((16,), ready=False))
     assert stream.family.rooms == []

@@ -1,4 +1,9 @@
-"""layer_norm, instance_norm, group_norm, spectral_norm, lrn, affine_channel."""
+"""layer_norm, instance_norm, group_norm, spectral_norm, lrn, affine_channel.
+
+What layer_norm reads and writes keeps its shape. Between two shapes XLA on CPUs takes a sum for cheap to compute anew,
+in every loop that reads it: of normalised sums upon normalised sums, as layers of a Transformer are, each loop computed
+all layers before.
+"""
 
 import math
 
@@ -16,11 +21,11 @@ from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
 
 
-def _standardised(x, mean, inv_std, d_y):
-    """The gradient of x through (x - mean) * inv_std along the last axis, given that of the result."""
+def _standardised(x, mean, inv_std, d_y, axes):
+    """The gradient of x through (x - mean) * inv_std along ``axes``, given that of the result."""
     x_hat = (x - mean) * inv_std
-    centred = d_y - d_y.mean(axis=-1, keepdims=True)
-    return inv_std * (centred - x_hat * (d_y * x_hat).mean(axis=-1, keepdims=True))
+    centred = d_y - d_y.mean(axis=axes, keepdims=True)
+    return inv_std * (centred - x_hat * (d_y * x_hat).mean(axis=axes, keepdims=True))
 
 
 def _like_x(shapes, attr):
@@ -47,25 +52,26 @@ def layer_norm(x, scale=None, bias=None, *, epsilon: float = 1e-5, begin_norm_ax
 
     Mean and Variance are [product of the leading dims]; Scale and Bias [product of the normalised dims].
     """
-    flat = x.reshape(math.prod(x.shape[:begin_norm_axis]), -1)
-    mean = flat.mean(axis=1)
-    centred = flat - mean[:, None]
-    variance = jnp.square(centred).mean(axis=1)
-    y = centred * lax.rsqrt(variance + epsilon)[:, None]
-    y = y if scale is None else y * scale.reshape(1, -1)
-    y = y if bias is None else y + bias.reshape(1, -1)
-    return y.reshape(x.shape), mean, variance
+    axes, normalised = tuple(range(x.ndim))[begin_norm_axis:], x.shape[begin_norm_axis:]
+    mean = x.mean(axis=axes, keepdims=True)
+    centred = x - mean
+    variance = jnp.square(centred).mean(axis=axes, keepdims=True)
+    y = centred * lax.rsqrt(variance + epsilon)
+    y = y if scale is None else y * scale.reshape(normalised)
+    y = y if bias is None else y + bias.reshape(normalised)
+    return y, mean.reshape(-1), variance.reshape(-1)
 
 
 @layer_norm.grad
 def _(x, mean, variance, d_y, scale=None, bias: Meta = None, *, epsilon, begin_norm_axis):
-    rows = math.prod(x.shape[:begin_norm_axis])
-    flat, d_flat = x.reshape(rows, -1), d_y.reshape(rows, -1)
-    mean, inv_std = mean.reshape(-1, 1), lax.rsqrt(variance.reshape(-1, 1) + epsilon)
-    d_hat = d_flat if scale is None else d_flat * scale.reshape(1, -1)
-    dx = _standardised(flat, mean, inv_std, d_hat).reshape(x.shape)
-    d_scale = None if scale is None else (d_flat * (flat - mean) * inv_std).sum(axis=0).reshape(scale.shape)
-    return dx, d_scale, None if bias is None else d_flat.sum(axis=0).reshape(bias.shape)
+    dims = tuple(range(x.ndim))
+    rows, axes = dims[:begin_norm_axis], dims[begin_norm_axis:]
+    one_each = (*x.shape[:begin_norm_axis], *(1,) * len(axes))
+    mean, inv_std = mean.reshape(one_each), lax.rsqrt(variance.reshape(one_each) + epsilon)
+    d_hat = d_y if scale is None else d_y * scale.reshape(x.shape[begin_norm_axis:])
+    dx = _standardised(x, mean, inv_std, d_hat, axes)
+    d_scale = None if scale is None else (d_y * (x - mean) * inv_std).sum(axis=rows).reshape(scale.shape)
+    return dx, d_scale, None if bias is None else d_y.sum(axis=rows).reshape(bias.shape)
 
 
 def _planes(v, x):
@@ -77,7 +83,7 @@ def _instance_norm_grad(x, scale, saved_mean, saved_variance, d_y):
     n, c = x.shape[:2]
     flat, d_flat = x.reshape(n, c, -1), d_y.reshape(n, c, -1)
     mean, inv_std = saved_mean.reshape(n, c, 1), saved_variance.reshape(n, c, 1)
-    dx = _standardised(flat, mean, inv_std, d_flat * _planes(scale, x)).reshape(x.shape)
+    dx = _standardised(flat, mean, inv_std, d_flat * _planes(scale, x), -1).reshape(x.shape)
     d_scale = (d_flat * (flat - mean) * inv_std).sum(axis=(0, 2))
     return dx, d_scale, d_flat.sum(axis=(0, 2))
 
