@@ -27,6 +27,8 @@ from tests.golden.zoocase import ZooCase, zoo_case, zoo_cases
 from tests.golden.zoorunner import accuracies, rows_of
 
 PARTS = ("forward", "step")
+NO_TEST = "no test program"
+EQUAL = ("equal", "float64")  # as the Executor, or, where rounding decides, as the same step in float64
 
 
 @dataclass
@@ -42,8 +44,8 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """In one word or line: "equal", "float64" where that had to judge, or what is missing or wrong."""
-        return next(iter(self.problems), "") or self.absent or ("float64" if self.judged else "equal")
+        """One of ``EQUAL``, or what is missing or wrong."""
+        return next(iter(self.problems), "") or self.absent or EQUAL[bool(self.judged)]
 
 
 def job_of(case: ZooCase, part: str) -> tuple[bytes, list[str], dict[str, Value]] | None:
@@ -66,7 +68,7 @@ def convert(case: ZooCase, part: str, where: Path, flags: tuple[str, ...] = ()) 
     """One program through C, into files at ``where``."""
     result, job = Result(), job_of(case, part)
     if job is None:
-        return Result(absent="no test program")
+        return Result(absent=NO_TEST)
     raw, fetches, feeds = job
     session = Session()
     session.set(case.initial_values())
