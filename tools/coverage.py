@@ -142,7 +142,8 @@ def c_programs(results: dict[str, dict[str, str]]) -> str:
         outcomes = {name: found[part] for name, found in results.items() if found.get(part, NO_TEST) != NO_TEST}
         counts = [list(outcomes.values()).count(state) for state in EQUAL]
         rows.append([called, len(outcomes), *counts, percent(sum(counts), len(outcomes))])
-        failed += [f"- `{n}`, {part}: {clean(o)}" for n, o in sorted(outcomes.items()) if o not in EQUAL]
+        others = sorted((name, outcome) for name, outcome in outcomes.items() if outcome not in EQUAL)
+        failed += [f"- `{name}`, {part}: {clean(outcome)}" for name, outcome in others]
     head = (
         "### C programs\n\nNetworks that became C, compiled by gcc and run. Where the Executor and C differ by more than"
         " rounding explains, the same step in float64 decides (docs/c.md).\n\n"
