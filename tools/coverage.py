@@ -145,8 +145,8 @@ def c_programs(results: dict[str, dict[str, str]]) -> str:
         others = sorted((name, outcome) for name, outcome in outcomes.items() if outcome not in EQUAL)
         failed += [f"- `{name}`, {part}: {clean(outcome)}" for name, outcome in others]
     head = (
-        "### C programs\n\nNetworks that became C, compiled by gcc and run. Where the Executor and C differ by more than"
-        " rounding explains, the same step in float64 decides (docs/c.md).\n\n"
+        "### C programs\n\nNetworks that became C, compiled by gcc and run. Where the Executor and C differ by more"
+        " than rounding explains, the same step in float64 decides (docs/c.md).\n\n"
     )
     found = table(["of recorded networks", "converted", "as the Executor", "as float64", ""], rows)
     return f"{head}{found}\n\nNot passing:\n\n" + ("\n".join(failed) or "- none")
