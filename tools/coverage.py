@@ -21,6 +21,7 @@ from fluidjax.base.older import ARGUMENTS, HIDDEN, OLDER
 from fluidjax.base.unbuilt import Instead
 from tests.golden import known
 from tests.golden.c import EQUAL, NO_TEST
+from tests.newer.families import families
 from tests.spec import api, op_families, op_protos
 from tests.spec.signatures import Entry, check, group_of
 
@@ -213,6 +214,19 @@ def older_part() -> str:
     return head + table(["older name", "now, or what there is instead"], rows) + "\n"
 
 
+def newer_part() -> str:
+    """The ops that exports of Paddle 2's families of models contain, and those that are missing."""
+    rows = []
+    for family, found in families().items():
+        missing = ", ".join(f"`{t}`" for t in found["ops"] if not lowering.has_op(t))
+        rows.append([family, len(found["networks"]), len(found["ops"]), missing or "-"])
+    head = (
+        "\n## Models of Paddle 2\n\nNetworks of each family, exported by Paddle 2.6.2 (tests/newer/families.json names"
+        " them), and the op types in them. Others that a model contains are named at once when it is loaded.\n\n"
+    )
+    return head + table(["family", "networks", "op types", "missing"], rows) + "\n"
+
+
 def clean(text: str) -> str:
     """A problem on one short line that a Markdown table can hold."""
     return " ".join(text.split()).replace("|", "\\|")[:160]
@@ -247,7 +261,7 @@ def main() -> None:
         replay(args.golden)
     if args.c:
         store({"c": json.loads(Path(args.c).read_text())})
-    PAGE.write_text(static_part() + golden_part() + paddle_tests_part() + reach_part() + older_part())
+    PAGE.write_text(static_part() + golden_part() + paddle_tests_part() + reach_part() + older_part() + newer_part())
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
