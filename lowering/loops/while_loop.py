@@ -19,10 +19,21 @@ import numpy as np
 from lowering.dtypes import LOD_TENSOR_ARRAY
 from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
+from lowering.engine.dataflow import flow
 from lowering.engine.runner import Runner
-from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
+from lowering.errors import CarryChanges, LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
-from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
+from lowering.loops.carried import (
+    abstract,
+    fit,
+    join,
+    known,
+    known_int,
+    same_structure,
+    scalar,
+    stacked_template,
+    zeros,
+)
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
@@ -217,7 +228,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
-    (template, kept, flags), traced = settle(step, start)
+    (template, kept, flags), traced = _settled(loop, step, start)
     # An array held element by element is stacked with the settled structure at once, not stacked and then padded.
     before = {n: loop.initial[n] if isinstance(v, TensorArray) else v for n, v in start.items()}
     state = {n: fit(before[n], t) if n in before else zeros(t) for n, t in template.items()}
@@ -320,6 +331,27 @@ def stacked(name: str, value: Any, runner: Runner) -> Any:
 
 
 Step = Callable[[Env, Any], tuple[Env, Env, Env]]
+
+
+def _settled(loop: Loop, step: Step, start: Env) -> tuple[tuple[Env, Env, Env], Step]:
+    """``settle``; what does not fit is left out of ``start`` where no step can read it."""
+    try:
+        return settle(step, start)
+    except CarryChanges:
+        unread = [n for n in _unread(loop) if n in start]
+        if not unread:
+            raise
+        for name in unread:
+            del start[name]
+        return settle(step, start)
+
+
+def _unread(loop: Loop) -> set[str]:
+    """The names whose values from before the loop are never seen: it takes a step, and steps write before they read."""
+    if loop.plan is not None or not known_int(loop.ctx.env.get(loop.cond)):
+        return set()
+    needed, written = flow(loop.runner.program, loop.body.ops)
+    return set(written).difference(needed, [loop.cond])
 
 
 def settle(step: Step, start: Env) -> tuple[tuple[Env, Env, Env], Step]:
