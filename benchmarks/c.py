@@ -12,13 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from fluidjax.export.c.build import FLAGS
 from tests.golden.c import convert, job_of
-from tests.golden.values import Tensor
+from tests.golden.values import Tensor, Value
 from tests.golden.zoocase import ZooCase, zoo_case
 
 NETWORKS = [
@@ -42,14 +43,21 @@ ONE_THREAD = {
 
 
 def write_job(case: ZooCase, part: str, folder: Path) -> None:
-    """The program and its values as files that each peer reads."""
+    """A case's program and its values as files that each peer reads."""
     job = job_of(case, part)
     assert job is not None
     raw, fetches, feeds = job
+    write_program(folder, raw, fetches, feeds, {name: v.array for name, v in case.initial_values().items()})
+
+
+def write_program(
+    folder: Path, raw: bytes, fetches: list[str], feeds: Mapping[str, Value], held: Mapping[str, np.ndarray]
+) -> None:
+    """A program and its values as files that each peer reads."""
     (folder / "program").write_bytes(raw)
     given = {name: value for name, value in feeds.items() if isinstance(value, Tensor)}
     np.savez(folder / "feeds.npz", **{name: value.array for name, value in given.items()})
-    np.savez(folder / "init.npz", **{name: value.array for name, value in case.initial_values().items()})
+    np.savez(folder / "init.npz", **held)
     lods = {name: [list(map(int, level)) for level in value.lod] for name, value in given.items()}
     (folder / "job.json").write_text(json.dumps({"fetch": fetches, "lod": lods}))
 

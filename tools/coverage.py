@@ -2,6 +2,7 @@
 
 The operator and API parts follow from the registry and the spec, and a test keeps them current. Pass rates need the
 recordings: ``--golden FOLDER`` replays them (minutes) and stores the result in docs/golden.json, which later runs use.
+What became C is taken over from ``--c FILE``, which ``python -m tests.golden.c --json FILE`` wrote (an hour).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import lowering
 from fluidjax.base.older import ARGUMENTS, HIDDEN, OLDER
 from fluidjax.base.unbuilt import Instead
 from tests.golden import known
+from tests.golden.c import EQUAL, NO_TEST
+from tests.newer.families import families
 from tests.spec import api, op_families, op_protos
 from tests.spec.signatures import Entry, check, group_of
 
@@ -86,7 +89,8 @@ def golden_part() -> str:
     if not GOLDEN.exists():
         return ""
     results = json.loads(GOLDEN.read_text())
-    parts = (op_recordings(results["ops"]), network_recordings(results["zoo"]), script_recordings(results["scripts"]))
+    parts = [op_recordings(results["ops"]), network_recordings(results["zoo"]), script_recordings(results["scripts"])]
+    parts += [c_programs(results["c"])] if "c" in results else []
     return "\n## Recordings\n\n" + "\n\n".join(parts) + "\n"
 
 
@@ -130,6 +134,23 @@ def script_recordings(results: dict[str, dict[str, str]]) -> str:
     lines = "\n".join(f"- `{case}`: {clean(known.SCRIPTS.get(case, p))}" for case, p in sorted(failed.items()))
     head = "### Eager mode and distribution\n\n" + table(["recordings of", "cases", "pass", ""], rows)
     return f"{head}\n\nNot passing:\n\n{lines or '- none'}"
+
+
+def c_programs(results: dict[str, dict[str, str]]) -> str:
+    """Networks that were converted to C, compiled, run and compared; and every one that was not, or differs."""
+    rows, failed = [], []
+    for part, called in (("forward", "forward passes"), ("step", "whole training steps")):
+        outcomes = {name: found[part] for name, found in results.items() if found.get(part, NO_TEST) != NO_TEST}
+        counts = [list(outcomes.values()).count(state) for state in EQUAL]
+        rows.append([called, len(outcomes), *counts, percent(sum(counts), len(outcomes))])
+        others = sorted((name, outcome) for name, outcome in outcomes.items() if outcome not in EQUAL)
+        failed += [f"- `{name}`, {part}: {clean(outcome)}" for name, outcome in others]
+    head = (
+        "### C programs\n\nNetworks that became C, compiled by gcc and run. Where the Executor and C differ by more"
+        " than rounding explains, the same step in float64 decides (docs/c.md).\n\n"
+    )
+    found = table(["of recorded networks", "converted", "as the Executor", "as float64", ""], rows)
+    return f"{head}{found}\n\nNot passing:\n\n" + ("\n".join(failed) or "- none")
 
 
 def paddle_tests_part() -> str:
@@ -193,6 +214,19 @@ def older_part() -> str:
     return head + table(["older name", "now, or what there is instead"], rows) + "\n"
 
 
+def newer_part() -> str:
+    """The ops that exports of Paddle 2's families of models contain, and those that are missing."""
+    rows = []
+    for family, found in families().items():
+        missing = ", ".join(f"`{t}`" for t in found["ops"] if not lowering.has_op(t))
+        rows.append([family, len(found["networks"]), len(found["ops"]), missing or "-"])
+    head = (
+        "\n## Models of Paddle 2\n\nNetworks of each family, exported by Paddle 2.6.2 (tests/newer/families.json names"
+        " them), and the op types in them. Others that a model contains are named at once when it is loaded.\n\n"
+    )
+    return head + table(["family", "networks", "op types", "missing"], rows) + "\n"
+
+
 def clean(text: str) -> str:
     """A problem on one short line that a Markdown table can hold."""
     return " ".join(text.split()).replace("|", "\\|")[:160]
@@ -208,17 +242,26 @@ def replay(folder: str) -> None:
         command = [sys.executable, "-m", f"tests.golden.{kind}", "--json", str(path), *options]
         subprocess.run(command, cwd=ROOT, env=os.environ | {"FLUIDJAX_GOLDEN": folder}, check=False)
         results[kind] = json.loads(path.read_text())
-    GOLDEN.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
+    store(results)
+
+
+def store(results: dict[str, Any]) -> None:
+    """Enter results into docs/golden.json, beside those of other kinds."""
+    before = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    GOLDEN.write_text(json.dumps(before | results, indent=0, sort_keys=True) + "\n")
 
 
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(prog="python -m tools.coverage", description=__doc__)
     parser.add_argument("--golden", metavar="FOLDER", help="replay the recordings of this folder first")
-    folder = parser.parse_args().golden
-    if folder:
-        replay(folder)
-    PAGE.write_text(static_part() + golden_part() + paddle_tests_part() + reach_part() + older_part())
+    parser.add_argument("--c", metavar="FILE", help="take over what networks became as C")
+    args = parser.parse_args()
+    if args.golden:
+        replay(args.golden)
+    if args.c:
+        store({"c": json.loads(Path(args.c).read_text())})
+    PAGE.write_text(static_part() + golden_part() + paddle_tests_part() + reach_part() + older_part() + newer_part())
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 

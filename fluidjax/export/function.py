@@ -129,7 +129,7 @@ class JaxFunction:
                 runner.run_ops(self._plan.segments[0].ops if self._plan.segments else (), env)
             except Need as needed:
                 raise _needs_values(needed) from needed
-        outputs = [plain(env[name]) for name in self.fetches]
+        outputs = [plain(env[name]) for name in _computed(self.fetches, env)]
         after = {name: plain(env[name]) if name in self.written else value for name, value in parameters.items()}
         return _poisoned((outputs, after), self._overflow(runner))
 
@@ -325,6 +325,13 @@ def _poisoned(results: Any, overflow: Any) -> Any:
         return leaf
 
     return jax.tree_util.tree_map(bad, results)
+
+
+def _computed(names: tuple[str, ...], env: Mapping[str, Any]) -> tuple[str, ...]:
+    if not (absent := [name for name in names if name not in env]):
+        return names
+    lost, some = ", ".join(map(repr, absent)), "fetches that the program computes, holds or is fed"
+    raise ExportError(explain("there is nothing to return", some, f"{lost}, which no op writes", "name other fetches"))
 
 
 def _needs_values(needed: Need) -> ExportError:

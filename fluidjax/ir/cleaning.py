@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fluidjax.framework.prune import for_inference, pruned
-from fluidjax.ir.rewriter import Rewriter, first
+from fluidjax.ir.rewriter import Rewriter, first, setting
 
 
 def dead_code(r: Rewriter) -> int:
@@ -47,12 +47,12 @@ def _same(r: Rewriter) -> Iterator[tuple[int, str, str]]:
 
 def _is_dropout(op: Any, r: Rewriter) -> bool:
     masks = op.output("Mask")
-    kept = op.attr("is_test") and op.attr("dropout_implementation") == "upscale_in_train"
+    kept = setting(op, "is_test") and setting(op, "dropout_implementation") == "upscale_in_train"
     return bool(kept) and not any(mask in r.readers or mask in r.fetches for mask in masks)
 
 
 def _is_scale(op: Any, r: Rewriter) -> bool:
-    return op.attr("scale") == 1.0 and op.attr("bias") == 0.0 and not _listed(op, "ScaleTensor")
+    return setting(op, "scale") == 1.0 and setting(op, "bias") == 0.0 and not _listed(op, "ScaleTensor")
 
 
 def _listed(op: Any, slot: str) -> bool:
@@ -61,7 +61,7 @@ def _listed(op: Any, slot: str) -> bool:
 
 def _is_cast(op: Any, r: Rewriter) -> bool:
     var = r.block._find_var_recursive(first(op.input("X")))
-    return var is not None and bool(op.attr("in_dtype") == op.attr("out_dtype") == int(var.dtype))
+    return var is not None and bool(setting(op, "in_dtype") == setting(op, "out_dtype") == int(var.dtype))
 
 
 _IDENTICAL = {"assign": lambda op, r: True, "scale": _is_scale, "dropout": _is_dropout, "cast": _is_cast}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.ir.rewriter import Rewriter, first
+from fluidjax.ir.rewriter import Rewriter, first, setting
 
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d", "conv3d")
 
@@ -24,7 +24,7 @@ def conv_bn(r: Rewriter) -> int:
 def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray, np.ndarray]]:
     """(convolution, bias, batch_norm, filters, offset) that can be folded."""
     for at, op in enumerate(r.ops):
-        if op.type not in _CONVOLUTIONS or op.attr("data_format") not in ("NCHW", "NCDHW", "AnyLayout"):
+        if op.type not in _CONVOLUTIONS or setting(op, "data_format") not in ("NCHW", "NCDHW", "AnyLayout"):
             continue
         bias, norm = None, r.only_reader(first(op.output("Output")))
         if norm is not None and r.ops[norm].type == "elementwise_add":
@@ -37,18 +37,18 @@ def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray,
 
 def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[np.ndarray, np.ndarray] | None:
     norm = r.ops[at] if at is not None else None
-    if norm is None or norm.type != "batch_norm" or norm.attr("data_layout") != "NCHW":
+    if norm is None or norm.type != "batch_norm" or setting(norm, "data_layout") != "NCHW":
         return None
     outputs = [n for slot in norm.output_names if slot != "Y" for n in norm.output(slot)]
     statistics = [first(norm.input(slot)) for slot in ("Mean", "Variance")]
-    if not (norm.attr("is_test") or norm.attr("use_global_stats")) or _elsewhere(r, at, outputs, statistics):
+    if not (setting(norm, "is_test") or setting(norm, "use_global_stats")) or _elsewhere(r, at, outputs, statistics):
         return None
     values = [r.value(first(norm.input(slot))) for slot in ("Scale", "Bias", "Mean", "Variance")]
     filters, added = r.value(first(r.ops[conv].input("Filter"))), _added(r, bias, conv)
     if filters is None or added is None or any(v is None for v in values):
         return None
     scale, offset, mean, variance = (np.asarray(v, np.float64) for v in values)
-    factor = scale / np.sqrt(variance + norm.attr("epsilon"))
+    factor = scale / np.sqrt(variance + setting(norm, "epsilon"))
     wide = filters.astype(np.float64) * factor.reshape(-1, *[1] * (filters.ndim - 1))
     return wide.astype(filters.dtype), (offset + (added - mean) * factor).astype(filters.dtype)
 
@@ -64,7 +64,7 @@ def _added(r: Rewriter, bias: int | None, conv: int) -> Any:
         return 0.0
     op, name = r.ops[bias], first(r.ops[conv].output("Output"))
     value = r.value(first(op.input("Y")))
-    alone = op.input("X") == [name] and op.attr("axis") == 1 and value is not None and value.ndim == 1
+    alone = op.input("X") == [name] and setting(op, "axis") == 1 and value is not None and value.ndim == 1
     return value.astype(np.float64) if alone and value is not None else None
 
 
@@ -85,7 +85,7 @@ def fc(r: Rewriter) -> int:
         mul, last = r.ops[product], r.ops[relu if relu is not None else added]
         inputs = {"Input": mul.input("X"), "W": mul.input("Y"), "Bias": r.ops[added].input("Y")}
         attrs = {
-            "in_num_col_dims": mul.attr("x_num_col_dims"),
+            "in_num_col_dims": setting(mul, "x_num_col_dims"),
             "activation_type": "relu" if relu is not None else "",
         }
         out = last.output("Out")
@@ -98,7 +98,7 @@ def fc(r: Rewriter) -> int:
 
 def _dense(r: Rewriter) -> Iterator[tuple[int, int, int | None]]:
     for at, op in enumerate(r.ops):
-        if op.type != "mul" or op.attr("y_num_col_dims") != 1:
+        if op.type != "mul" or setting(op, "y_num_col_dims") != 1:
             continue
         out, weight = first(op.output("Out")), r.value(first(op.input("Y")))
         added = r.only_reader(out)
@@ -108,8 +108,8 @@ def _dense(r: Rewriter) -> Iterator[tuple[int, int, int | None]]:
         bias = r.value(first(sum_.input("Y"))) if sum_.type == "elementwise_add" and sum_.input("X") == [out] else None
         whole = bias is not None and bias.shape in ((weight.shape[1],), (1, weight.shape[1]))
         rank = len(r.block._var_recursive(out).shape)
-        last = sum_.attr("axis") in (-1, op.attr("x_num_col_dims"), rank - 1) if whole else False
-        if not last or rank != op.attr("x_num_col_dims") + 1:
+        last = setting(sum_, "axis") in (-1, setting(op, "x_num_col_dims"), rank - 1) if whole else False
+        if not last or rank != setting(op, "x_num_col_dims") + 1:
             continue
         after = r.only_reader(first(sum_.output("Out")))
         yield at, added, after if after is not None and r.ops[after].type == "relu" else None

@@ -126,3 +126,11 @@ def _written(view: Any, op: OpView) -> list[str]:
 def first(names: Sequence[str]) -> str:
     """The variable in a slot; in a damaged program without one, "", which is never written, read or stored."""
     return names[0] if names else ""
+
+
+def setting(op: Operator, name: str) -> Any:
+    """An attribute, or what the op takes it to be where the program does not say, as older or damaged ones."""
+    if op.has_attr(name):
+        return op.attr(name)
+    spec = get_op(op.type).attrs.get(name) if has_op(op.type) else None
+    return None if spec is None or spec.required else spec.default

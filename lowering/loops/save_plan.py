@@ -18,6 +18,7 @@ import numpy as np
 
 from lowering.dtypes import is_float, to_numpy
 from lowering.engine.dataflow import Use, all_writes, block_uses, sub_blocks, uses
+from lowering.loops import arrays
 from lowering.loops.carried import known, known_int
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.values import TensorArray
@@ -254,9 +255,18 @@ class _Host:
         else:
             self.result.lengths[array] = max(self.result.lengths.get(array, 0), int(index.reshape(())) + 1)
 
+    def _length(self, array: str) -> np.ndarray | None:
+        """The number of elements, if all of them were written at known indices."""
+        if array in self.clobbered | self.lost | self.result.unsure:
+            return None
+        before = arrays.length(self.env.get(array))
+        return np.array([max(before, self.result.lengths.get(array, 0))]) if isinstance(before, int) else None
+
     def _evaluate(self, op: OpView) -> np.ndarray | None:
-        if op.type in ("fill_constant",):
+        if op.type == "fill_constant":
             return _constant(op)
+        if op.type == "lod_array_length":
+            return self._length(op.inputs["X"][0])
         if op.type in _UNARY:
             x = self.value(op.inputs["X"][0])
             return None if x is None else np.asarray(_UNARY[op.type](x, op.attrs))
@@ -282,7 +292,7 @@ class _Host:
 
 
 def _followed(op: OpView) -> bool:
-    if op.type == "write_to_array":
+    if op.type in ("write_to_array", "lod_array_length"):
         return True
     if op.type == "fill_constant":
         return not op.input_names()

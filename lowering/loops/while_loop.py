@@ -8,7 +8,7 @@ for lack of capacity, its condition still true, raises an overflow flag, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,19 +22,25 @@ from lowering.engine.context import Context
 from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
-from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, stacked_template, zeros
+from lowering.loops.carried import (
+    fit,
+    known,
+    same_structure,
+    scalar,
+    stacked_template,
+    zeros,
+)
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
 from lowering.loops.saves import Recorder
-from lowering.loops.tracing import trace
+from lowering.loops.settling import settled
 from lowering.program import BlockView
 from lowering.values import StepScopes, TensorArray, is_padded
 
 Env = dict[str, Any]
 # The capacity in steps of the first attempt at a loop without a known bound.
 FIRST_CAPACITY = 16
-_ROUNDS = 16
 
 
 @dataclass
@@ -217,7 +223,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
-    (template, kept, flags), traced = settle(step, start)
+    (template, kept, flags), traced = settled(loop, step, start)
     # An array held element by element is stacked with the settled structure at once, not stacked and then padded.
     before = {n: loop.initial[n] if isinstance(v, TensorArray) else v for n, v in start.items()}
     state = {n: fit(before[n], t) if n in before else zeros(t) for n, t in template.items()}
@@ -317,29 +323,3 @@ def stacked(name: str, value: Any, runner: Runner) -> Any:
         return value
     present = [v for v in value.items or () if v is not None]
     return arrays.as_stacked(value, present[0], array_room(runner, name)) if present else value
-
-
-Step = Callable[[Env, Any], tuple[Env, Env, Env]]
-
-
-def settle(step: Step, start: Env) -> tuple[tuple[Env, Env, Env], Step]:
-    """The structure of a loop's carry, found by tracing its step until nothing changes.
-
-    Each round joins the carry's structure with that of the step's result: capacities only grow, and what the first
-    step makes joins the carry. The last trace has the fixed point as its argument, so it is the step of the loop.
-
-    Returns:
-        abstract values: (carry by name, residuals of a step, its flags); and the step as it was traced last.
-
-    Raises:
-        NeedsExact: shapes change from step to step in a way that padding cannot cover.
-    """
-    state = {n: abstract(v) for n, v in start.items()}
-    for _ in range(_ROUNDS):
-        (after, kept, flags), again = trace(step, state, jax.ShapeDtypeStruct((), np.dtype(np.int32)))
-        joined = {n: join(state[n], after[n]) if n in after else state[n] for n in state}
-        joined |= {n: abstract(v) for n, v in after.items() if n not in state}
-        if joined.keys() == state.keys() and all(same_structure(joined[n], state[n]) for n in state):
-            return (state, kept, flags), again
-        state = joined
-    raise NeedsExact(f"the shapes of {sorted(state)} keep changing in a while loop")

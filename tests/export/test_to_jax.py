@@ -236,6 +236,49 @@ def test_a_loop_needs_a_bound_for_its_gradient_only():
     assert np.isnan(run({}, [np.full(1, 0.01, "float32")])[0]).all()
 
 
+def test_a_list_that_a_loop_fills_is_as_long_as_its_steps():
+    """Converted loops append by the array's own length; its elements are joined along any axis."""
+    x, limit = fluid.data("x", [2, 3]), fluid.layers.fill_constant([1], "int64", 4)
+    i, filled = fluid.layers.fill_constant([1], "int64", 0), fluid.layers.create_array("float32")
+    more = fluid.layers.less_than(i, limit)
+    loop = fluid.layers.While(more)
+    with loop.block():
+        row = fluid.layers.unsqueeze(x * fluid.layers.cast(i, "float32"), [1])
+        fluid.layers.array_write(row, fluid.layers.array_length(filled), filled)
+        fluid.layers.increment(i)
+        fluid.layers.less_than(i, limit, cond=more)
+    joined, sizes = fluid.layers.tensor_array_to_tensor(filled, axis=1)
+    function, parameters = to_jax(fluid.default_main_program(), ["x"], [joined, sizes])
+    given = np.arange(6, dtype="float32").reshape(2, 3)
+    found = jax.jit(function)(parameters, [given])
+    np.testing.assert_array_equal(found[0], np.stack([given * i for i in range(4)], 1))
+    np.testing.assert_array_equal(found[1], [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("certain", [True, False])
+def test_what_stands_before_a_loop_may_have_another_shape_if_no_step_reads_it(certain):
+    """Converted loops hold a number where they make a tensor; without a step, the number would be what is left."""
+    x, room = fluid.data("x", [2, 3]), fluid.data("room", [1])
+    held = fluid.layers.fill_constant([1], "float32", 7.0)
+    i, limit = fluid.layers.fill_constant([1], "float32", 0.0), fluid.layers.fill_constant([1], "float32", 9.0)
+    more = fluid.layers.less_than(i, limit if certain else room)
+    loop = fluid.layers.While(more)
+    with loop.block():
+        fluid.layers.assign(x * i, held)
+        fluid.layers.increment(i)
+        fluid.layers.logical_and(fluid.layers.less_than(i, limit), fluid.layers.less_than(i, room), out=more)
+    out = fluid.layers.scale(held, 2.0)
+    function, parameters = to_jax(fluid.default_main_program(), ["x", "room"], [out])
+    inputs = [np.ones((2, 3), "float32"), np.array([3.5], "float32")]
+    if not certain:
+        with pytest.raises(ExportError, match=r"shape changes from \[1\] to \[2, 3\]"):
+            jax.jit(function)(parameters, inputs)
+        return
+    np.testing.assert_array_equal(jax.jit(function)(parameters, inputs)[0], np.full((2, 3), 6.0))
+    (ran,) = executor(False).run(feed=dict(zip(["x", "room"], inputs, strict=True)), fetch_list=[out])
+    np.testing.assert_array_equal(ran, np.full((2, 3), 6.0))
+
+
 def test_steps_that_are_sequences_get_room_for_all_their_rows():
     """Each step of x writes a whole sequence of y: more rows than either has."""
     x, y = (fluid.data(name, [None, 1], lod_level=1) for name in "xy")
@@ -285,6 +328,16 @@ def test_a_counter_begins_with_its_attribute():
     shuffled.op._remove_attr("startup_seed")  # as in files that leave attributes to their defaults
     (begun,) = to_jax(main, [x], [shuffled], scope=fluid.Scope())[1].values()
     np.testing.assert_array_equal(begun, [0])
+
+
+def test_a_fetch_that_no_op_writes_is_named():
+    x = fluid.data("x", [2])
+    fluid.layers.relu(x)
+    block = fluid.default_main_program().global_block()
+    block.create_var(name="lost", shape=[2], dtype="float32")
+    function, parameters = to_jax(fluid.default_main_program(), ["x"], ["lost"])
+    with pytest.raises(ExportError, match=r"nothing to return\n  expected: .*\n  received: 'lost', which no op writes"):
+        function(parameters, [np.ones(2, "float32")])
 
 
 def test_what_cannot_leave_says_so(classifier):

@@ -4,12 +4,16 @@ import os
 import subprocess
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
+from fluidjax.export import from_jax, to_jax
 from fluidjax.files import pickles
 from tests.golden.recordings import folder
 from tests.golden.zoocase import ZooCase
@@ -219,3 +223,62 @@ def test_paddle_loads_what_we_write(case, program, final, tmp_path):
         assert {n.partition("/")[2] for n in loaded.files if n.startswith("state/")} == set(final)
         for name in loaded.files:
             np.testing.assert_array_equal(loaded[name], final[name.partition("/")[2]])
+
+
+def tuned_by_optax(folder, inputs, goal):
+    """(a saved model's parameters after ten steps towards a first output, losses before and after)."""
+    function, parameters = to_jax(folder)
+    adam = optax.adam(0.01)
+
+    def loss(parameters):
+        return jnp.mean((function(parameters, inputs)[0] - goal) ** 2)
+
+    @jax.jit
+    def step(parameters, state):
+        updates, state = adam.update(jax.grad(loss)(parameters), state)
+        return optax.apply_updates(parameters, updates), state
+
+    tuned, state = parameters, adam.init(parameters)
+    for _ in range(10):
+        tuned, state = step(tuned, state)
+    return tuned, float(loss(parameters)), float(loss(tuned))
+
+
+PREDICTS = """
+import sys
+import numpy as np
+import paddle.fluid as fluid
+root = sys.argv[1]
+exe = fluid.Executor(fluid.CPUPlace())
+program, feeds, fetches = fluid.io.load_inference_model(root + "/tuned", exe)
+given = np.load(root + "/given.npz")
+out, = exe.run(program, feed={name: given[name] for name in feeds}, fetch_list=fetches)
+held = {v.name: np.array(fluid.global_scope().find_var(v.name).get_tensor())
+        for v in program.list_vars() if fluid.io.is_persistable(v)}
+np.savez(root + "/out.npz", out=out, **{"held/" + name: value for name, value in held.items()})
+"""
+
+
+def test_a_model_of_paddle_is_tuned_by_optax_and_goes_back(case, tmp_path):
+    """What Paddle saved, trained in JAX: the program stays as it was, and Paddle computes with the new parameters."""
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        program, feeds, fetches = fluid.io.load_inference_model(str(case.path / "saved" / "inference"), exe)
+        inputs = {name: case.feeds(0)[name].array for name in feeds}
+        goal = np.roll(exe.run(program, feed=inputs, fetch_list=fetches)[0], 1, 0)
+        tuned, before, after = tuned_by_optax(case.path / "saved" / "inference", inputs, goal)
+        assert after < before
+        from_jax(tuned)
+        fluid.io.save_inference_model(str(tmp_path / "tuned"), feeds, fetches, exe, program)
+        expected = exe.run(program, feed=inputs, fetch_list=fetches)[0]
+    assert set(files_of(tmp_path / "tuned")) == set(saved(case, "inference"))
+    if not PYTHON:
+        return
+    np.savez(tmp_path / "given.npz", **inputs)
+    subprocess.run(
+        [PYTHON, "-c", PREDICTS, str(tmp_path)], check=True, capture_output=True, env={"PATH": os.environ["PATH"]}
+    )
+    with np.load(tmp_path / "out.npz") as found:
+        np.testing.assert_allclose(found["out"], expected, rtol=1e-5, atol=1e-7)
+        for name, value in tuned.items():
+            np.testing.assert_array_equal(found[f"held/{name}"], value)

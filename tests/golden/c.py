@@ -22,10 +22,13 @@ from tests.golden.recordings import folder
 from tests.golden.session import Session
 from tests.golden.trace import perturbed
 from tests.golden.values import Tensor, Value
+from tests.golden.zoo import enter
 from tests.golden.zoocase import ZooCase, zoo_case, zoo_cases
 from tests.golden.zoorunner import accuracies, rows_of
 
 PARTS = ("forward", "step")
+NO_TEST = "no test program"
+EQUAL = ("equal", "float64")  # as the Executor, or, where rounding decides, as the same step in float64
 
 
 @dataclass
@@ -38,6 +41,11 @@ class Result:
     judged: dict[str, str] = field(default_factory=dict)  # what float64 was asked for, and how it decided
     figures: str = ""
     memory: int = 0
+
+    @property
+    def outcome(self) -> str:
+        """One of ``EQUAL``, or what is missing or wrong."""
+        return next(iter(self.problems), "") or self.absent or EQUAL[bool(self.judged)]
 
 
 def job_of(case: ZooCase, part: str) -> tuple[bytes, list[str], dict[str, Value]] | None:
@@ -60,7 +68,7 @@ def convert(case: ZooCase, part: str, where: Path, flags: tuple[str, ...] = ()) 
     """One program through C, into files at ``where``."""
     result, job = Result(), job_of(case, part)
     if job is None:
-        return Result(absent="no test program")
+        return Result(absent=NO_TEST)
     raw, fetches, feeds = job
     session = Session()
     session.set(case.initial_values())
@@ -158,22 +166,26 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", help="networks; default: all")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"comma separated, of {', '.join(PARTS)}")
     parser.add_argument("--flags", default="", help="further flags for the compiler")
+    parser.add_argument("--json", metavar="FILE", help="enter {case: {part: outcome}} into FILE, case by case")
     args = parser.parse_args()
     if unknown := sorted(set(args.cases) - set(zoo_cases())):
         sys.exit(f"no recordings of {', '.join(unknown)} in {folder()}")
     count: dict[str, list[str]] = {part: [] for part in args.parts.split(",")}
     failed = 0
     for name in args.cases or zoo_cases():
+        outcome = {}
         for part in count:
             with tempfile.TemporaryDirectory() as where:
                 result = convert(zoo_case(name), part, Path(where), tuple(args.flags.split()))
             state = "FAIL" if result.problems else "----" if result.absent else "ok  "
             count[part] += [name] * (state == "ok  ")
             failed += bool(result.problems)
+            outcome[part] = result.outcome
             said = result.absent[:200] or f"{result.error:8.1e}  {result.figures}"
             print(f"{state}  {name:42s} {part:8s} {said}", flush=True)
             print("".join(f"        {p}\n" for p in result.problems[:8]), end="", flush=True)
             print("".join(f"        {n}: {said}\n" for n, said in result.judged.items()), end="", flush=True)
+        enter(args.json, name, outcome)
     print(", ".join(f"{part}: {len(names)} as C" for part, names in count.items()) + f", {failed} differ")
     return 1 if failed or not any(count.values()) else 0
 

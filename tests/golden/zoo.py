@@ -35,7 +35,7 @@ def missing_ops(name: str) -> list[str]:
     return sorted(t for t in types if not lowering.has_op(t))
 
 
-def enter(path: str | None, name: str, problems: list[str]) -> None:
+def enter(path: str | None, name: str, problems: list[str] | dict[str, str]) -> None:
     """Add a case to the JSON file of results, if one is asked for: a long replay may be stopped and taken up again."""
     if path is None:
         return

@@ -134,3 +134,20 @@ def test_passes_leave_ops_that_lack_a_variable_alone(folder, tmp_path, kind, slo
     for optimized in (True, False):
         with pytest.raises((lowering.LoweringError, ValueError)):
             output(predictor(str(tmp_path / "damaged"), optimized=optimized))
+
+
+def test_passes_take_attributes_that_a_program_does_not_say_to_be_the_ops_own(folder, tmp_path):
+    """As programs of older releases, which knew fewer."""
+    message = pb.ProgramDesc.FromString(Path(folder, "__model__").read_bytes())
+    for op in message.blocks[0].ops:
+        kept = [
+            attr
+            for attr in op.attrs
+            if attr.name not in ("dropout_implementation", "axis", "data_format", "data_layout")
+        ]
+        del op.attrs[:]
+        op.attrs.extend(kept)
+    shutil.copytree(folder, tmp_path / "older")
+    (tmp_path / "older" / "__model__").write_bytes(message.SerializeToString())
+    plain, optimized = (output(predictor(str(tmp_path / "older"), optimized=way)) for way in (False, True))
+    np.testing.assert_allclose(optimized, plain, rtol=1e-5, atol=1e-6)

@@ -13,6 +13,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
 from fluidjax.files.tensor import DenseValue, encode
 from fluidjax.paddle import inference, static
+from tests.newer.families import families
 
 FOLDER = Path(__file__).with_name("model")
 
@@ -98,6 +99,13 @@ def unknown_input(message: pb.ProgramDesc) -> None:
 
 def unknown_op(message: pb.ProgramDesc) -> None:
     op(message, "hard_swish").type = "hard_swoosh"
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_op_of_the_families_is_there(family: str) -> None:
+    ops = families()[family]["ops"]
+    assert len(ops) > 10
+    assert [name for name in ops if not lowering.has_op(name)] == []
 
 
 def test_all_that_is_unknown_is_told_at_once() -> None:
