@@ -22,14 +22,7 @@ from lowering.engine.context import Context
 from lowering.engine.runner import Runner
 from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
 from lowering.loops import arrays
-from lowering.loops.carried import (
-    fit,
-    known,
-    same_structure,
-    scalar,
-    stacked_template,
-    zeros,
-)
+from lowering.loops.carried import fit, known, same_structure, scalar, stacked_template, zeros
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
