@@ -175,23 +175,20 @@ class Tensor:
         self._array, self._dims = None, (0,)
 
     def _alloc_float(self, place: Place) -> None:
-        self._alloc(VarType.FP32, place)
+        self._mutable_data(place, VarType.FP32)
 
     def _alloc_double(self, place: Place) -> None:
-        self._alloc(VarType.FP64, place)
+        self._mutable_data(place, VarType.FP64)
 
     def _alloc_int(self, place: Place) -> None:
-        self._alloc(VarType.INT32, place)
+        self._mutable_data(place, VarType.INT32)
 
     def _mutable_data(self, place: Place, dtype: VarType) -> int:
         """The address of the allocated memory, which is the tensor's until its value is replaced."""
-        return self._alloc(dtype, place).ctypes.data
-
-    def _alloc(self, dtype: VarType, place: Place) -> np.ndarray:
         self._place_ = place
         memory = np.zeros(self.shape(), to_numpy_dtype(dtype))
         self._set_value(memory)
-        return memory
+        return memory.ctypes.data
 
     def _set_float_element(self, index: int, value: float) -> None:
         data = self._on_host()
