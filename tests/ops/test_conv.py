@@ -54,21 +54,30 @@ def test_columns_are_the_convolution(drawn):
         np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
 
 
+def convolutions(x: tuple, w: tuple, stride: int = 1) -> int:
+    """How many of a convolution and its two gradients are convolutions still, and no products, where XLA gets them."""
+    geo = Geometry((stride,) * 2, ((0, 0), (0, 0)), (1, 1), 1)
+
+    def all_three(x, w, dy):
+        grads = kernels.input_grad(dy, w, x.shape, geo), kernels.filter_grad(x, dy, w.shape, geo)
+        return kernels.forward(x, w, geo), *grads
+
+    dy = (x[0], w[0], *kernels.reached(x, w, geo))
+    shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in (x, w, dy)]
+    return jax.jit(all_three).lower(*shapes).as_text().count("stablehlo.convolution")
+
+
 def test_large_kernels_are_a_product_on_cpu():
     """Of 25 taps and more, unless their columns outgrow the cache."""
-    geo = Geometry((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    assert convolutions((4, 16, 12, 12), (4, 16, 5, 5)) == 0
+    assert convolutions((4096, 16, 12, 12), (4, 16, 5, 5)) == convolutions((4, 16, 12, 12), (4, 16, 3, 3)) == 3
 
-    def made(size, batch):
-        def all_three(x, w, dy):
-            grads = kernels.input_grad(dy, w, x.shape, geo), kernels.filter_grad(x, dy, w.shape, geo)
-            return kernels.forward(x, w, geo), *grads
 
-        x, w, dy = (batch, 16, 12, 12), (4, 16, size, size), (batch, 4, 13 - size, 13 - size)
-        shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in (x, w, dy)]
-        return jax.jit(all_three).lower(*shapes).as_text().count("stablehlo.convolution")
-
-    assert made(5, 4) == 0
-    assert made(5, 4096) == made(3, 4) == 3
+@pytest.mark.parametrize("stride", [1, 2])
+def test_few_positions_are_a_product_on_cpu(stride):
+    """No more of them than output channels."""
+    assert convolutions((4, 16, 6, 6), (64, 16, 3, 3), stride) == 0
+    assert convolutions((4, 16, 12, 12), (64, 16, 3, 3), stride) == 3
 
 
 @pytest.mark.parametrize("drawn", ["pointwise"], indirect=True)

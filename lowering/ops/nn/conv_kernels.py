@@ -45,10 +45,12 @@ def resolve_padding(algorithm, paddings, in_size, ksize, strides, dilations):
 
 
 def forward(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
-    """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; pointwise and large kernels on CPU are one GEMM."""
+    """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; on CPU one GEMM for pointwise kernels, large ones and few
+    positions.
+    """
     if _pointwise(w.shape, geo):
         on_cpu = pointwise
-    elif _dense(geo) and _large(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
+    elif _prefer_gemm(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
         on_cpu = by_columns
     else:
         return _general(x, w, geo)
@@ -59,6 +61,21 @@ def reached(x_shape: tuple, w_shape: tuple, geo: Geometry) -> tuple:
     """The spatial sizes of `forward`'s result."""
     axes = zip(x_shape[2:], w_shape[2:], geo.strides, geo.pads, geo.dilations, strict=True)
     return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
+
+
+def _prefer_gemm(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
+    """Whether a GEMM over columns beats XLA:CPU's convolution, or the adjoint in its kernel."""
+    return _few(w_shape, n, out, geo) or (_dense(geo) and _large(w_shape, n, out, geo))
+
+
+def _few(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
+    """Whether there are no more positions than output channels: the last stages of image networks, small batches.
+
+    XLA transposes the kernel in each run there, which takes longer than making the columns: 512 channels of 3x3 take
+    43 ms at 8 positions (a GEMM: 0.7), 9.2 at 98 (4.6), 22 at 392 (17); from twice as many positions on it is faster.
+    """
+    positions = n * size_of(out)
+    return geo.groups == 1 and isinstance(positions, int) and positions <= w_shape[0]
 
 
 def _large(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
@@ -158,13 +175,14 @@ def input_grad(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> ja
 def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
     """Whether GEMM and shifted adds beat XLA's transposed convolution on CPU.
 
-    Measured on XLA:CPU: they do for pointwise kernels (2.4 times), few input channels (7 times for one) and large
-    kernels (3 times for 5x5).
+    Measured on XLA:CPU: they do for pointwise kernels (2.4 times), few input channels (7 times for one), few positions
+    (9 times for 8 of them) and large kernels (3 times for 5x5).
     """
     if geo.groups != 1:
         return False
-    few = size_of(w.shape[2:]) == 1 or w.shape[1] < 16
-    return few or _large(w.shape, dy.shape[0], dy.shape[2:], geo)
+    if size_of(w.shape[2:]) == 1 or w.shape[1] < 16:
+        return True
+    return any(rule(w.shape, dy.shape[0], dy.shape[2:], geo) for rule in (_few, _large))
 
 
 def input_grad_direct(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
@@ -197,11 +215,11 @@ def _placed(rows, t, at, size, geo):
 
 def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
     """The adjoint of `forward` in w: the gradient of w[w_shape]; on CPU as one GEMM where it is pointwise (3.8 times
-    faster) or large (1.4 times).
+    faster), large (1.4 times) or has few positions (7 times for 8 of them).
     """
     if _pointwise(w_shape, geo):
         on_cpu = filter_grad_pointwise
-    elif _dense(geo) and _large(w_shape, x.shape[0], dy.shape[2:], geo):
+    elif _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo):
         on_cpu = filter_grad_columns
     else:
         return filter_grad_direct(x, dy, w_shape, geo)
