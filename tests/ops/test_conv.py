@@ -15,6 +15,9 @@ SHAPES = {
     "dilated": ((2, 2, 9, 9), (3, 2, 3, 3), Geometry((2, 1), ((2, 2), (0, 1)), (2, 3), 1)),
     "crop": ((1, 2, 6, 6), (3, 2, 2, 2), Geometry((3, 3), ((0, 0), (0, 0)), (1, 1), 1)),
     "pointwise": ((2, 3, 5, 6), (4, 3, 1, 1), Geometry((2, 2), ((0, 0), (0, 0)), (1, 1), 1)),
+    "groups": ((2, 6, 7, 6), (4, 3, 3, 2), Geometry((2, 1), ((1, 0), (0, 1)), (1, 2), 2)),
+    "depthwise": ((2, 3, 7, 6), (6, 1, 3, 3), Geometry((1, 2), ((1, 1), (1, 1)), (1, 1), 3)),
+    "grouped_pointwise": ((2, 4, 5, 6), (6, 2, 1, 1), Geometry((2, 1), ((0, 0), (0, 0)), (1, 1), 2)),
     "volume": ((1, 2, 4, 5, 4), (3, 2, 2, 3, 2), Geometry((1, 2, 1), ((1, 1), (0, 0), (1, 0)), (1, 1, 1), 1)),
 }
 
@@ -42,21 +45,20 @@ def test_filter_gradients_agree(drawn):
     x, w, dy, geo = drawn
     direct = kernels.filter_grad_direct(x, dy, w.shape, geo)
     np.testing.assert_allclose(kernels.filter_grad(x, dy, w.shape, geo), direct, atol=1e-12)
-    if geo.groups == 1:
-        np.testing.assert_allclose(kernels.filter_grad_columns(x, dy, w.shape, geo), direct, atol=1e-12)
+    np.testing.assert_allclose(kernels.filter_grad_columns(x, dy, w.shape, geo), direct, atol=1e-12)
 
 
 @pytest.mark.parametrize("drawn", SHAPES, indirect=True)
 def test_columns_are_the_convolution(drawn):
     x, w, dy, geo = drawn
     assert kernels.reached(x.shape, w.shape, geo) == dy.shape[2:]
-    if geo.groups == 1:
-        np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    np.testing.assert_allclose(kernels.forward(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
 
 
-def convolutions(x: tuple, w: tuple, stride: int = 1) -> int:
+def convolutions(x: tuple, w: tuple, stride: int = 1, groups: int = 1) -> int:
     """How many of a convolution and its two gradients are convolutions still, and no products, where XLA gets them."""
-    geo = Geometry((stride,) * 2, ((0, 0), (0, 0)), (1, 1), 1)
+    geo = Geometry((stride,) * 2, ((0, 0), (0, 0)), (1, 1), groups)
 
     def all_three(x, w, dy):
         grads = kernels.input_grad(dy, w, x.shape, geo), kernels.filter_grad(x, dy, w.shape, geo)
@@ -78,6 +80,13 @@ def test_few_positions_are_a_product_on_cpu(stride):
     """No more of them than output channels."""
     assert convolutions((4, 16, 6, 6), (64, 16, 3, 3), stride) == 0
     assert convolutions((4, 16, 12, 12), (64, 16, 3, 3), stride) == 3
+
+
+def test_groups_are_products_on_cpu():
+    """The convolution itself only if its columns stay in cache."""
+    assert convolutions((4096, 16, 12, 12), (32, 4, 3, 3), groups=4) == 1
+    assert convolutions((4, 16, 12, 12), (32, 4, 3, 3), groups=4) == 0
+    assert convolutions((4, 16, 12, 12), (16, 1, 3, 3), groups=16) == 0
 
 
 @pytest.mark.parametrize("drawn", ["pointwise"], indirect=True)
