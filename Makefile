@@ -12,7 +12,7 @@ help:
 	@echo '  make test       all tests; PYTEST_ARGS=tests/lod for a part, WORKERS=2                   20 min'
 	@echo '  make lint types format    ruff, mypy                                                     10 s, 2 min'
 	@echo '  make bench      steps and first steps against JAX, and Paddle where found               20 min'
-	@echo '  make performance  docs/performance.md; SHORT=1 tries a little of all, in build/          90 min'
+	@echo '  make performance  docs/performance.md; PARTS="streams growth" for some; SHORT=1 tries it    90 min'
 	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
 	@echo '  make prove      random programs against finite differences; SECONDS=3600'
 	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
@@ -45,9 +45,9 @@ format: $(VENV)/.with-dev
 bench: $(VENV)/.with-test
 	$(PY) -m benchmarks
 
-# SHORT=1 shows that all of it works, in build/performance.
+# PARTS names some of: one all streams growth. SHORT=1 shows that all of it works, in build/performance.
 performance: $(VENV)/.with-test
-	$(PY) -m benchmarks.page $(if $(SHORT),--short)
+	$(PY) -m benchmarks.page $(if $(SHORT),--short) $(if $(PARTS),--parts $(PARTS))
 
 coverage: $(VENV)/.with-test
 	$(PY) -m tools.coverage

@@ -2,10 +2,12 @@
 
 Peers are measured twice, on one processor (CPU time) and on all that this process may use (wall time), then streams
 whose batches change their sizes, then growth. Each peer runs once, the ragged networks for a hundred batches, which the
-page says; ``--rounds`` and ``--steps`` ask for more. Other work on the machine shows in the numbers. They are also kept
-in build/performance.json, after each network, and ``--numbers FILE`` writes the page from such a file without
-measuring. ``--short`` takes a few small things once and writes into build/performance: it shows that all of this works,
-not what it costs.
+page says; ``--rounds`` and ``--steps`` ask for more. Other work on the machine shows in the numbers.
+
+``--parts streams growth`` measures these parts only: the numbers are kept in docs/performance/numbers.json, a part at a
+time, each with its own machine and day, and the page is written from all that are there. Without a part
+(``--parts``) nothing is measured. ``--short`` takes a few small things once and writes into build/performance: it
+shows that all of this works, not what it costs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import argparse
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +25,9 @@ from benchmarks.__main__ import compare, found_pythons
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build"
+NOTHING: dict[str, Any] = {"results": {}}
+
+Measurements = Iterator[tuple[str, Any]]
 
 
 class Extent(NamedTuple):
@@ -62,37 +67,55 @@ def one_processor() -> Iterator[None]:
         os.sched_setaffinity(0, usual)
 
 
-def measured(extent: Extent, numbers: Path) -> dict[str, Any]:
-    """All numbers; ``numbers`` has them after each part."""
-    pythons = found_pythons()
-    made = {"rounds": extent.rounds, "steps": extent.steps}
-    found: dict[str, Any] = {"machine": tables.machine(), "peers": ["jax", *pythons], **made}
+def peers_of(extent: Extent, pythons: dict[str, str]) -> Measurements:
+    """Steps and first steps of each network, a network at a time."""
+    for model in (*extent.models, *extent.ragged):
+        limit = extent.steps if model in extent.ragged else extent.others
+        yield model, compare(model, pythons, extent.rounds, limit)
 
-    def keep(part: str, name: str, results: Any) -> None:
-        found.setdefault(part, {})[name] = results
-        numbers.parent.mkdir(parents=True, exist_ok=True)
-        numbers.write_text(json.dumps(found, indent=1))
 
-    def peers(part: str) -> None:
-        for model in (*extent.models, *extent.ragged):
-            limit = extent.steps if model in extent.ragged else extent.others
-            keep(part, model, compare(model, pythons, extent.rounds, limit))
-
+def one_of(extent: Extent, pythons: dict[str, str]) -> Measurements:
+    """The same on one processor."""
     with one_processor():
-        peers("one")
-    peers("all")
+        yield from peers_of(extent, pythons)
+
+
+def streams_of(extent: Extent, pythons: dict[str, str]) -> Measurements:
+    """Whole runs over batches that change their sizes."""
     for name in extent.streams:
-        keep("streams", name, compare(name, pythons, extent.rounds, extent.others))
+        yield name, compare(name, pythons, extent.rounds, extent.others)
+
+
+def growth_of(extent: Extent, pythons: dict[str, str]) -> Measurements:
+    """What is measured at several sizes."""
     for name, kind in growth.KINDS.items():
-        keep("growth", name, [growth.measured_cold_and_warm(name, size) for size in kind.sizes[: extent.sizes]])
-    return found
+        yield name, [growth.measured_cold_and_warm(name, size) for size in kind.sizes[: extent.sizes]]
+
+
+PARTS: dict[str, Callable[[Extent, dict[str, str]], Measurements]] = {
+    "one": one_of,
+    "all": peers_of,
+    "streams": streams_of,
+    "growth": growth_of,
+}
+
+
+def measure(parts: Iterable[str], extent: Extent, kept: Path) -> None:
+    """Measure parts; each replaces its kept numbers when it is complete."""
+    pythons = found_pythons()
+    for part in parts:
+        made = {"rounds": extent.rounds, "steps": extent.steps, "peers": ["jax", *pythons]}
+        found = {"machine": tables.machine(), **made, "results": dict(PARTS[part](extent, pythons))}
+        numbers = json.loads(kept.read_text()) if kept.exists() else {}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({**numbers, part: found}, indent=1) + "\n")
 
 
 def write(numbers: dict[str, Any], folder: Path) -> Path:
     """Write the page and its plots into a folder."""
     images = folder / "performance"
     images.mkdir(parents=True, exist_ok=True)
-    for name, rows in numbers.get("growth", {}).items():
+    for name, rows in numbers.get("growth", NOTHING)["results"].items():
         curves = {growth.COLUMNS[c]: [row[c] for row in rows] for c in growth.COLUMNS if c in rows[0]}
         plots.draw(images / f"{name}.svg", curves, [row["size"] for row in rows], growth.KINDS[name].unit)
     page = folder / "performance.md"
@@ -104,18 +127,15 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a few small things, into build/performance")
-    parser.add_argument("--numbers", metavar="FILE", type=Path, help="write the page from FILE; nothing is measured")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), help="what to measure, usually all")
     parser.add_argument("--rounds", type=int, default=ALL.rounds, help="how often each peer runs, once if not said")
     parser.add_argument("--steps", type=int, default=ALL.steps, help="of ragged networks, 100 if not said")
     arguments = parser.parse_args()
     folder = BUILD / "performance" if arguments.short else ROOT / "docs"
-    if arguments.numbers is not None:
-        found = json.loads(arguments.numbers.read_text())
-    elif arguments.short:
-        found = measured(SHORT, folder / "numbers.json")
-    else:
-        found = measured(ALL._replace(rounds=arguments.rounds, steps=arguments.steps), BUILD / "performance.json")
-    print(f"written: {write(found, folder)}")
+    extent = SHORT if arguments.short else ALL._replace(rounds=arguments.rounds, steps=arguments.steps)
+    kept = folder / "performance" / "numbers.json"
+    measure(arguments.parts, extent, kept)
+    print(f"written: {write(json.loads(kept.read_text()), folder)}")
 
 
 if __name__ == "__main__":

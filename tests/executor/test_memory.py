@@ -1,5 +1,8 @@
 """What a place says of its memory."""
 
+import subprocess
+import sys
+
 import jax.numpy as jnp
 
 import fluidjax as fluid
@@ -15,6 +18,14 @@ def test_the_hosts_memory_follows_arrays() -> None:
     assert 0 < during.used <= during.peak <= during.limit
     del held
     assert memory.of().used < during.used
+
+
+def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
+    asked = "from fluidjax import memory; print(memory.of().peak)"
+    held = bytearray(1 << 29)
+    held[::4096] = b"1" * (1 << 17)
+    told = subprocess.run([sys.executable, "-W", "error", "-c", asked], capture_output=True, text=True, check=True)
+    assert 0 < int(told.stdout) < len(held)
 
 
 def test_it_is_shown_as_a_table() -> None:

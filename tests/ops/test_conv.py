@@ -15,6 +15,9 @@ SHAPES = {
     "dilated": ((2, 2, 9, 9), (3, 2, 3, 3), Geometry((2, 1), ((2, 2), (0, 1)), (2, 3), 1)),
     "crop": ((1, 2, 6, 6), (3, 2, 2, 2), Geometry((3, 3), ((0, 0), (0, 0)), (1, 1), 1)),
     "pointwise": ((2, 3, 5, 6), (4, 3, 1, 1), Geometry((2, 2), ((0, 0), (0, 0)), (1, 1), 1)),
+    "groups": ((2, 6, 7, 6), (4, 3, 3, 2), Geometry((2, 1), ((1, 0), (0, 1)), (1, 2), 2)),
+    "depthwise": ((2, 3, 7, 6), (6, 1, 3, 3), Geometry((1, 2), ((1, 1), (1, 1)), (1, 1), 3)),
+    "grouped_pointwise": ((2, 4, 5, 6), (6, 2, 1, 1), Geometry((2, 1), ((0, 0), (0, 0)), (1, 1), 2)),
     "volume": ((1, 2, 4, 5, 4), (3, 2, 2, 3, 2), Geometry((1, 2, 1), ((1, 1), (0, 0), (1, 0)), (1, 1, 1), 1)),
 }
 
@@ -42,33 +45,48 @@ def test_filter_gradients_agree(drawn):
     x, w, dy, geo = drawn
     direct = kernels.filter_grad_direct(x, dy, w.shape, geo)
     np.testing.assert_allclose(kernels.filter_grad(x, dy, w.shape, geo), direct, atol=1e-12)
-    if geo.groups == 1:
-        np.testing.assert_allclose(kernels.filter_grad_columns(x, dy, w.shape, geo), direct, atol=1e-12)
+    np.testing.assert_allclose(kernels.filter_grad_columns(x, dy, w.shape, geo), direct, atol=1e-12)
 
 
 @pytest.mark.parametrize("drawn", SHAPES, indirect=True)
 def test_columns_are_the_convolution(drawn):
     x, w, dy, geo = drawn
     assert kernels.reached(x.shape, w.shape, geo) == dy.shape[2:]
-    if geo.groups == 1:
-        np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    np.testing.assert_allclose(kernels.forward(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+
+
+def convolutions(x: tuple, w: tuple, stride: int = 1, groups: int = 1) -> int:
+    """How many of a convolution and its two gradients are convolutions still, and no products, where XLA gets them."""
+    geo = Geometry((stride,) * 2, ((0, 0), (0, 0)), (1, 1), groups)
+
+    def all_three(x, w, dy):
+        grads = kernels.input_grad(dy, w, x.shape, geo), kernels.filter_grad(x, dy, w.shape, geo)
+        return kernels.forward(x, w, geo), *grads
+
+    dy = (x[0], w[0], *kernels.reached(x, w, geo))
+    shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in (x, w, dy)]
+    return jax.jit(all_three).lower(*shapes).as_text().count("stablehlo.convolution")
 
 
 def test_large_kernels_are_a_product_on_cpu():
     """Of 25 taps and more, unless their columns outgrow the cache."""
-    geo = Geometry((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    assert convolutions((4, 16, 12, 12), (4, 16, 5, 5)) == 0
+    assert convolutions((4096, 16, 12, 12), (4, 16, 5, 5)) == convolutions((4, 16, 12, 12), (4, 16, 3, 3)) == 3
 
-    def made(size, batch):
-        def all_three(x, w, dy):
-            grads = kernels.input_grad(dy, w, x.shape, geo), kernels.filter_grad(x, dy, w.shape, geo)
-            return kernels.forward(x, w, geo), *grads
 
-        x, w, dy = (batch, 16, 12, 12), (4, 16, size, size), (batch, 4, 13 - size, 13 - size)
-        shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in (x, w, dy)]
-        return jax.jit(all_three).lower(*shapes).as_text().count("stablehlo.convolution")
+@pytest.mark.parametrize("stride", [1, 2])
+def test_few_positions_are_a_product_on_cpu(stride):
+    """No more of them than output channels."""
+    assert convolutions((4, 16, 6, 6), (64, 16, 3, 3), stride) == 0
+    assert convolutions((4, 16, 12, 12), (64, 16, 3, 3), stride) == 3
 
-    assert made(5, 4) == 0
-    assert made(5, 4096) == made(3, 4) == 3
+
+def test_groups_are_products_on_cpu():
+    """The convolution itself only if its columns stay in cache."""
+    assert convolutions((4096, 16, 12, 12), (32, 4, 3, 3), groups=4) == 1
+    assert convolutions((4, 16, 12, 12), (32, 4, 3, 3), groups=4) == 0
+    assert convolutions((4, 16, 12, 12), (16, 1, 3, 3), groups=16) == 0
 
 
 @pytest.mark.parametrize("drawn", ["pointwise"], indirect=True)

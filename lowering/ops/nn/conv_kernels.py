@@ -45,10 +45,12 @@ def resolve_padding(algorithm, paddings, in_size, ksize, strides, dilations):
 
 
 def forward(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
-    """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; pointwise and large kernels on CPU are one GEMM."""
+    """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; on CPU GEMMs for pointwise kernels, large ones, groups and
+    few positions.
+    """
     if _pointwise(w.shape, geo):
         on_cpu = pointwise
-    elif _dense(geo) and _large(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
+    elif _prefer_gemm(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
         on_cpu = by_columns
     else:
         return _general(x, w, geo)
@@ -61,14 +63,34 @@ def reached(x_shape: tuple, w_shape: tuple, geo: Geometry) -> tuple:
     return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
 
 
-def _large(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
-    """Whether a kernel has 25 taps or more, and columns that stay in cache (16 MB): a GEMM beats XLA:CPU's way.
+def _prefer_gemm(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
+    """Whether GEMMs over columns beat XLA:CPU's convolution.
 
-    With 9 taps it does not: a step of ResNet-20 takes 1.3 times as long.
+    They do for groups whose columns stay in cache (3 to 4 times; then both take as long, and columns more memory).
     """
-    taps = size_of(w_shape[2:])
-    columns = taps * w_shape[1] * n * size_of(out)
-    return geo.groups == 1 and taps >= 25 and isinstance(columns, int) and columns <= 1 << 22
+    fit = _in_cache(w_shape, n, out, geo) and (geo.groups > 1 or (_dense(geo) and _many_taps(w_shape)))
+    return fit or _few(w_shape, n, out)
+
+
+def _few(w_shape: tuple, n: int, out: tuple) -> bool:
+    """Whether there are no more positions than output channels: the last stages of image networks, small batches.
+
+    XLA transposes the kernel in each run there, which takes longer than making the columns: 512 channels of 3x3 take
+    43 ms at 8 positions (a GEMM: 0.7), 9.2 at 98 (4.6), 22 at 392 (17); from twice as many positions on it is faster.
+    """
+    positions = n * size_of(out)
+    return isinstance(positions, int) and positions <= w_shape[0]
+
+
+def _many_taps(w_shape: tuple) -> bool:
+    """Whether a kernel has 25 taps or more. With 9, GEMMs lose: a step of ResNet-20 takes 1.3 times as long."""
+    return size_of(w_shape[2:]) >= 25
+
+
+def _in_cache(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
+    """Whether the columns take 16 MB at most."""
+    columns = size_of(w_shape[1:]) * geo.groups * n * size_of(out)
+    return isinstance(columns, int) and columns <= 1 << 22
 
 
 def _dense(geo: Geometry) -> bool:
@@ -90,15 +112,33 @@ def columns_of(x: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
 
 
 def by_columns(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
-    """`forward` as one GEMM (1.6 times faster for 5x5 on CPU, where the kernel's gradient reads the same columns)."""
-    y = w.reshape(w.shape[0], -1) @ columns_of(x, w.shape, geo)
+    """`forward` as one GEMM, or one of each group.
+
+    For 5x5 it is 1.6 times faster on CPU, where the kernel's gradient reads the same columns.
+    """
+    y = jnp.einsum("goq,gqp->gop", _kernels(w, geo), _grouped(columns_of(x, w.shape, geo), geo))
     return y.reshape(w.shape[0], x.shape[0], *reached(x.shape, w.shape, geo)).swapaxes(0, 1)
 
 
 def filter_grad_columns(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
-    """`filter_grad` as one GEMM over images and positions."""
-    rows = dy.swapaxes(0, 1).reshape(dy.shape[1], -1)
-    return (rows @ columns_of(x, w_shape, geo).T).reshape(w_shape)
+    """`filter_grad` as one GEMM over images and positions, or one of each group."""
+    columns = _grouped(columns_of(x, w_shape, geo), geo)
+    return jnp.einsum("gop,gqp->goq", _reached_rows(dy, geo), columns).reshape(w_shape)
+
+
+def _grouped(rows: jax.Array, geo: Geometry) -> jax.Array:
+    """[groups, rows of a group, ...] of rows in the order of their channels."""
+    return rows.reshape(geo.groups, rows.shape[0] // geo.groups, *rows.shape[1:])
+
+
+def _kernels(w: jax.Array, geo: Geometry) -> jax.Array:
+    """w as [groups, O / groups, C / groups * taps]."""
+    return _grouped(w.reshape(w.shape[0], -1), geo)
+
+
+def _reached_rows(dy: jax.Array, geo: Geometry) -> jax.Array:
+    """dy as [groups, O / groups, N * positions]."""
+    return _grouped(dy.swapaxes(0, 1).reshape(dy.shape[1], -1), geo)
 
 
 def _general(x, w, geo):
@@ -156,15 +196,15 @@ def input_grad(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> ja
 
 
 def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
-    """Whether GEMM and shifted adds beat XLA's transposed convolution on CPU.
+    """Whether GEMMs and shifted adds beat XLA's transposed convolution on CPU.
 
-    Measured on XLA:CPU: they do for pointwise kernels (2.4 times), few input channels (7 times for one) and large
-    kernels (3 times for 5x5).
+    Measured on XLA:CPU: they do for pointwise kernels (2.4 times), groups (2 to 7 times), few input channels (7 times
+    for one), few positions (9 times for 8 of them) and large kernels (3 times for 5x5).
     """
-    if geo.groups != 1:
-        return False
-    few = size_of(w.shape[2:]) == 1 or w.shape[1] < 16
-    return few or _large(w.shape, dy.shape[0], dy.shape[2:], geo)
+    if geo.groups > 1 or size_of(w.shape[2:]) == 1 or w.shape[1] < 16:
+        return True
+    n, out = dy.shape[0], dy.shape[2:]
+    return _few(w.shape, n, out) or (_many_taps(w.shape) and _in_cache(w.shape, n, out, geo))
 
 
 def input_grad_direct(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
@@ -175,9 +215,9 @@ def input_grad_direct(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry
 
 
 def input_grad_columns(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
-    """`input_grad` as a GEMM to columns [C * taps, N * positions], added up axis by axis."""
+    """`input_grad` as a GEMM, or one of each group, to columns [C * taps, N * positions], added up axis by axis."""
     n, c = x_shape[:2]
-    columns = jnp.einsum("oq,nop->qnp", w.reshape(w.shape[0], -1), dy.reshape(n, dy.shape[1], -1))
+    columns = jnp.einsum("goq,gop->gqp", _kernels(w, geo), _reached_rows(dy, geo))
     found = columns.reshape(c, *w.shape[2:], n, *dy.shape[2:])
     for at in reversed(range(len(dy.shape) - 2)):
         taps = (lax.index_in_dim(found, t, 1 + at, keepdims=False) for t in range(w.shape[2 + at]))
@@ -196,12 +236,15 @@ def _placed(rows, t, at, size, geo):
 
 
 def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
-    """The adjoint of `forward` in w: the gradient of w[w_shape]; on CPU as one GEMM where it is pointwise (3.8 times
-    faster) or large (1.4 times).
+    """The adjoint of `forward` in w: the gradient of w[w_shape].
+
+    On CPU it is one GEMM where w is pointwise (3.8 times faster), large (1.4 times) or reaches few positions (7 times
+    for 8 of them), and one of each group: of 128 channels in 32 groups XLA's takes 400 times as long (320 ms at 8x8,
+    batch 8), with a group for each channel twice.
     """
     if _pointwise(w_shape, geo):
         on_cpu = filter_grad_pointwise
-    elif _dense(geo) and _large(w_shape, x.shape[0], dy.shape[2:], geo):
+    elif geo.groups > 1 or _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo):
         on_cpu = filter_grad_columns
     else:
         return filter_grad_direct(x, dy, w_shape, geo)
