@@ -57,9 +57,7 @@ def as_many(name: str, values: Sequence[Any], count: int) -> None:
         raise Misfit(f"{name} must have {count} items, received {list(values)}")
 
 
-def columns(names: str, *variables: Any) -> None:
-    """The variables are columns [N, 1] of equal length: others would be combined by broadcasting, each with each."""
-    for var in variables:
-        rank(f"each of {names}", var, 2)
-        dim(f"each of {names}", var, 1, 1)
+def alike(names: str, *variables: Any) -> None:
+    """The variables have the same dims: others would be combined by broadcasting, each with each."""
+    for var in variables[1:]:
         same(f"the dims of {names}", variables[0].shape, var.shape)

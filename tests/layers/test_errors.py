@@ -72,6 +72,7 @@ WRONG = {
     ),
     "norm along the last axis": (lambda: L.spectral_norm(image(2, 3), -1), ENFORCED, "dim must be one of 0, 1"),
     "norm of no steps": (lambda: L.spectral_norm(image(2, 3), 0, -1), ENFORCED, "power_iters must be at least 0"),
+    "statistics of planes": (lambda: L.data_norm(image(2, 6, 1)), ENFORCED, "X must have 2 dims"),
     "clicks of planes": (
         lambda: L.continuous_value_model(image(2, 4, 8), fluid.data("cvm", (2, 2))),
         ENFORCED,

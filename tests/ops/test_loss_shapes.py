@@ -41,11 +41,11 @@ def test_a_column_and_a_row_make_no_table(op):
             written(op, {one: column, other: wrong}, attrs, outputs)
 
 
-def test_each_input_of_a_margin_is_a_column():
+def test_each_input_of_a_margin_counts():
     column = ((3, 1), "float32")
     for slot in ("X1", "X2", "Label"):
         inputs = {"X1": column, "X2": column, "Label": column} | {slot: ((3,), "float32")}
-        with pytest.raises(OpError, match="each of X1, X2 and Label must have 2 dims"):
+        with pytest.raises(OpError, match="X1, X2 and Label must agree"):
             written("margin_rank_loss", inputs, {"margin": 0.1}, ["Activated", "Out"])
 
 

@@ -62,7 +62,7 @@ def sigmoid_cross_entropy_with_logits(x, label, pos_weight=None, *, normalize: b
 
 @sigmoid_cross_entropy_with_logits.fits
 def _(x, label):
-    fitting.same("the dims of X and Label", x.shape, label.shape)
+    fitting.alike("X and Label", x, label)
 
 
 @sigmoid_cross_entropy_with_logits.grad(slots={"pos_weight": "pos_weight"})
@@ -81,7 +81,7 @@ def bce_loss(x, label):
 
 @bce_loss.fits
 def _(x, label):
-    fitting.same("the dims of X and Label", x.shape, label.shape)
+    fitting.alike("X and Label", x, label)
 
 
 @bce_loss.grad
@@ -97,7 +97,9 @@ def log_loss(predicted, labels, *, epsilon: float):
 
 @log_loss.fits
 def _(predicted, labels):
-    fitting.columns("Predicted and Labels", predicted, labels)
+    fitting.alike("Predicted and Labels", predicted, labels)
+    fitting.rank("Predicted", predicted, 2)
+    fitting.dim("Predicted", predicted, 1, 1)
 
 
 @log_loss.grad
@@ -113,7 +115,7 @@ def hinge_loss(logits, labels):
 
 @hinge_loss.fits
 def _(logits, labels):
-    fitting.columns("Logits and Labels", logits, labels)
+    fitting.alike("Logits and Labels", logits, labels)
 
 
 @hinge_loss.grad
@@ -138,7 +140,7 @@ def kldiv_loss(x, target, *, reduction: str = "mean"):
 
 @kldiv_loss.fits
 def _(x, target):
-    fitting.same("the dims of X and Target", x.shape, target.shape)
+    fitting.alike("X and Target", x, target)
 
 
 def _reduction_count(x, reduction):
@@ -178,7 +180,7 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, s
 
 @teacher_student_sigmoid_loss.fits
 def _(x, label):
-    fitting.columns("X and Label", x, label)
+    fitting.alike("X and Label", x, label)
 
 
 @teacher_student_sigmoid_loss.grad

@@ -42,7 +42,7 @@ def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
 
 @margin_rank_loss.fits
 def _(x1, x2, label):
-    fitting.columns("X1, X2 and Label", x1, x2, label)
+    fitting.alike("X1, X2 and Label", x1, x2, label)
 
 
 @margin_rank_loss.grad(rows=WISE)

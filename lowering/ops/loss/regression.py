@@ -20,7 +20,7 @@ def huber_loss(x, y, *, delta: float):
 
 @huber_loss.fits
 def _(x, y):
-    fitting.same("the dims of X and Y", x.shape, y.shape)
+    fitting.alike("X and Y", x, y)
 
 
 @huber_loss.grad(rows=Wise("residual d_out"))
@@ -38,7 +38,7 @@ def modified_huber_loss(x, y):
 
 @modified_huber_loss.fits
 def _(x, y):
-    fitting.columns("X and Y", x, y)
+    fitting.alike("X and Y", x, y)
 
 
 @modified_huber_loss.grad(rows=WISE)
@@ -84,7 +84,7 @@ def _bend(sigma: float) -> tuple[float, float]:
 
 @smooth_l1_loss.fits
 def _(x, y):
-    fitting.same("the dims of X and Y", x.shape, y.shape)
+    fitting.alike("X and Y", x, y)
 
 
 @smooth_l1_loss.grad
