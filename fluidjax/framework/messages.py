@@ -53,11 +53,17 @@ def lod_holder(var: pb.VarDesc) -> Any:
 
 
 def dims_of(shape: Iterable[Any]) -> tuple[int, ...]:
-    """The dims of a shape as ints. Raises TypeError for anything but numbers."""
+    """The dims of a shape as ints. Raises TypeError for anything but whole numbers."""
+    given = tuple(shape)
     try:
-        return tuple(int(n) for n in shape)
+        dims = tuple(int(n) for n in given)
     except ValueError:
-        raise TypeError(f"a shape is a list of ints, received {shape!r}. Pass numbers, -1 for unknown dims.") from None
+        dims = ()
+    if len(dims) != len(given) or any(n != d for n, d in zip(given, dims, strict=True) if isinstance(n, float)):
+        raise TypeError(
+            f"a shape is a list of ints, received {list(given)!r}. Pass whole numbers, -1 for unknown dims."
+        )
+    return dims
 
 
 def set_tensor(var: pb.VarDesc, shape: Sequence[int] | None = None, dtype: int | None = None) -> None:

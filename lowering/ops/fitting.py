@@ -55,3 +55,9 @@ def as_many(name: str, values: Sequence[Any], count: int) -> None:
     """A list has ``count`` items."""
     if len(values) != count:
         raise Misfit(f"{name} must have {count} items, received {list(values)}")
+
+
+def alike(names: str, *variables: Any) -> None:
+    """The variables have the same dims: others would be combined by broadcasting, each with each."""
+    for var in variables[1:]:
+        same(f"the dims of {names}", variables[0].shape, var.shape)

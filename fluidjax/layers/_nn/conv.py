@@ -192,7 +192,11 @@ def _conv_transpose(n: int, helper: LayerHelper, op_type: str, last: bool) -> Va
         filter_size = _implied_filter(sizes, input, last, stride, padding, dilation)
     else:
         filter_size = convert_to_list(args["filter_size"], n, "filter_size")
-    groups = args["groups"] or 1
+    groups = 1 if args["groups"] is None else args["groups"]
+    if groups < 1:
+        raise ArgumentError(
+            f"the groups of {layer} must be positive, received {groups}. Pass None for one group of all channels."
+        )
     weight = helper.create_parameter(
         dtype=input.dtype, shape=[channels, args["num_filters"] // groups, *filter_size], attr=helper.param_attr
     )

@@ -25,6 +25,8 @@ def _check_pool_type(pool_type: str, layer: str) -> None:
 def _pool(n: int, helper: LayerHelper) -> Variable:
     """Write a pooling over ``n`` spatial axes from the arguments held by ``helper``."""
     args, layer = helper.kwargs, f"pool{n}d"
+    check_type(args["input"], "input", Variable, layer)
+    check_type(args["use_cudnn"], "use_cudnn", bool, layer)
     _check_pool_type(args["pool_type"], layer)
     if not args["global_pooling"] and args["pool_size"] == -1:
         raise ArgumentError(

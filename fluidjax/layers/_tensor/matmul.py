@@ -193,6 +193,8 @@ def bilinear_tensor_product(
         act: activation applied to the result.
         param_attr, bias_attr: of W and the bias [1, size].
     """
+    for name_of, var in (("x", x), ("y", y)):
+        check_type(var, name_of, Variable, "bilinear_tensor_product")
     check_type(size, "size", int, "bilinear_tensor_product")
     helper = LayerHelper("bilinear_tensor_product", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name)
     dtype = x.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
@@ -149,8 +150,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     """
     check_variable_and_dtype(x, "x", ("float32",), "crop")
     helper = LayerHelper("crop", name=name)
-    if not isinstance(shape, (list, tuple, Variable)):
-        raise ArgumentError(f"The shape should be a list, tuple or Variable, received {type(shape).__name__}.")
+    check_type(shape, "shape", (list, tuple, Variable), "crop")
     offsets = [0] * len(x.shape) if offsets is None else offsets
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
@@ -192,15 +192,23 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
     return out
 
 
+def _crop_ints(values: Any, what: str, expected: str, allowed: Callable[[int], bool]) -> None:
+    """Check the plain items of an argument: another type is a TypeError, a bad number a ValueError."""
+    for value in values:
+        if isinstance(value, Variable):
+            continue
+        check_type(value, what, int, "crop_tensor")
+        if not allowed(value):
+            raise ArgumentError(f"Attr({what}) of Op(crop_tensor) should hold {expected}, received {values}.")
+
+
 def _crop_offsets(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any], offsets: Any, rank: int) -> None:
     if isinstance(offsets, Variable):
         offsets.stop_gradient = True
         inputs["Offsets"] = offsets
         attrs["offsets"] = [-1] * rank
         return
-    for value in offsets:
-        if not isinstance(value, Variable) and (not isinstance(value, int) or value < 0):
-            raise ArgumentError(f"Attr(offsets) of Op(crop_tensor) should hold non-negative ints, received {offsets}.")
+    _crop_ints(offsets, "offsets", "non-negative ints", lambda value: value >= 0)
     attrs["offsets"] = as_attr(offsets)
     if contains_variable(offsets):
         inputs["OffsetsTensor"] = as_tensors(helper, offsets)
@@ -211,9 +219,7 @@ def _crop_shape(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, An
         shape.stop_gradient = True
         inputs["Shape"] = shape
         return
-    for value in shape:
-        if not isinstance(value, Variable) and (not isinstance(value, int) or value == 0 or value < -1):
-            raise ArgumentError(f"Attr(shape) of Op(crop_tensor) should hold positive ints or -1, received {shape}.")
+    _crop_ints(shape, "shape", "positive ints or -1", lambda value: value > 0 or value == -1)
     if contains_variable(shape):
         inputs["ShapeTensor"] = as_tensors(helper, shape)
         attrs["shape"] = as_attr(shape, unknown=0)

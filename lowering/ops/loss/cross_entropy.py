@@ -54,6 +54,12 @@ def class_labels(label, shape):
     return label.reshape(shape)
 
 
+def _one_label_a_row(x, label):
+    """Label has X's rows, with or without a last dim; ``class_labels`` says more of that one."""
+    fitting.rank("Label", label, len(x.shape) - 1, len(x.shape))
+    fitting.same("the rows of X and Label", x.shape[:-1], label.shape[: len(x.shape) - 1])
+
+
 def _loss_shape(x, label):
     """The loss is [..., 1] like the label, or as short as a label without the last axis."""
     return (*x.shape[:-1], 1) if label.ndim == x.ndim else x.shape[:-1]
@@ -74,6 +80,14 @@ def cross_entropy(x, label, *, soft_label: bool = False, ignore_index: int = -10
     label = class_labels(label, (*x.shape[:-1], 1))
     picked, _ = pick(x, label)
     return jnp.where(label == ignore_index, 0, -finite_log(picked)).reshape(shape)
+
+
+@cross_entropy.fits
+def _(x, label, *, soft_label):
+    if soft_label:
+        fitting.same("the dims of X and of a soft Label", x.shape, label.shape)
+    else:
+        _one_label_a_row(x, label)
 
 
 @cross_entropy.check
@@ -101,6 +115,11 @@ def cross_entropy2(x, label, *, ignore_index: int = -100):
     match = jnp.where(ignored, 0, picked)
     loss = jnp.where(ignored, 0, -finite_log(picked)).reshape(shape)
     return loss, no_elements((*x.shape, 0), x.dtype), match
+
+
+@cross_entropy2.fits
+def _(x, label):
+    _one_label_a_row(x, label)
 
 
 @cross_entropy2.check

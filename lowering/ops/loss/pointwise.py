@@ -1,4 +1,4 @@
-"""Pointwise losses on predictions and targets: logistic, regression and ranking losses, with explicit gradients."""
+"""Pointwise losses on predictions and targets: logistic losses and divergences, with explicit gradients."""
 
 import math
 
@@ -9,7 +9,6 @@ from lowering.engine.checks import Demand
 from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least
-from lowering.program import VarInfo
 from lowering.registry import WISE, Wise, op
 from lowering.values import Meta
 
@@ -61,6 +60,11 @@ def sigmoid_cross_entropy_with_logits(x, label, pos_weight=None, *, normalize: b
     return out / _normalizer(counted, x.dtype) if normalize else out
 
 
+@sigmoid_cross_entropy_with_logits.fits
+def _(x, label):
+    fitting.alike("X and Label", x, label)
+
+
 @sigmoid_cross_entropy_with_logits.grad(slots={"pos_weight": "pos_weight"})
 def _(x, label, d_out, pos_weight=None, *, normalize, ignore_index):
     counted = _counted(label, ignore_index)
@@ -73,6 +77,11 @@ def _(x, label, d_out, pos_weight=None, *, normalize, ignore_index):
 def bce_loss(x, label):
     """Out = -Label * log(X) - (1 - Label) * log(1 - X), logarithms not below -100."""
     return -label * at_least(jnp.log(x), -100) - (1 - label) * at_least(jnp.log(1 - x), -100)
+
+
+@bce_loss.fits
+def _(x, label):
+    fitting.alike("X and Label", x, label)
 
 
 @bce_loss.grad
@@ -88,7 +97,7 @@ def log_loss(predicted, labels, *, epsilon: float):
 
 @log_loss.fits
 def _(predicted, labels):
-    fitting.same("Predicted and Labels", predicted.shape, labels.shape)
+    fitting.alike("Predicted and Labels", predicted, labels)
     fitting.rank("Predicted", predicted, 2)
     fitting.dim("Predicted", predicted, 1, 1)
 
@@ -104,87 +113,15 @@ def hinge_loss(logits, labels):
     return at_least(1 - logits * (2 * labels - 1), 0)
 
 
+@hinge_loss.fits
+def _(logits, labels):
+    fitting.alike("Logits and Labels", logits, labels)
+
+
 @hinge_loss.grad
 def _(logits, labels, d_loss):
     sign = 2 * labels - 1
     return jnp.where(logits * sign < 1, -sign * d_loss, 0)
-
-
-@op(out="Residual~ Out", lod={"Out": "x"}, rows=WISE)
-def huber_loss(x, y, *, delta: float):
-    """Out = 0.5 r^2 where |r| <= delta, else delta * (|r| - 0.5 delta); Residual r = Y - X."""
-    r = y - x
-    size = jnp.abs(r)
-    return r, jnp.where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta))
-
-
-@huber_loss.grad(rows=Wise("residual d_out"))
-def _(residual, d_out, *, delta):
-    slope = jnp.where(jnp.abs(residual) <= delta, residual, jnp.where(residual > 0, delta, -delta)) * d_out
-    return -slope, slope
-
-
-@op(out="IntermediateVal~ Out", diff="x", lod=None, rows=WISE)
-def modified_huber_loss(x, y):
-    """v = X * (2Y - 1); Out = -4 v below -1, (1 - v)^2 below 1, else 0."""
-    v = x * (2 * y - 1)
-    return v, jnp.where(v < -1, -4 * v, jnp.where(v < 1, jnp.square(1 - v), 0))
-
-
-@modified_huber_loss.grad(rows=WISE)
-def _(y, intermediate_val, d_out):
-    v, sign = intermediate_val, 2 * y - 1
-    slope = jnp.where(v < -1, -4 * sign, jnp.where(v < 1, -2 * (1 - v) * sign, 0))
-    return slope * d_out
-
-
-def _rows_sum(v):
-    return v.reshape(v.shape[0], -1).sum(axis=1, keepdims=True)
-
-
-def _infer_smooth_l1(op_view, var_of):
-    """From X alone, as in Fluid: Y may be declared with an unknown number of rows."""
-    x = var_of(op_view.inputs["X"][0])
-    if x is None:
-        return {}
-    found = {n: VarInfo(tuple(x.shape), x.dtype, 0) for n in op_view.outputs["Diff"]}
-    return found | {n: VarInfo((x.shape[0], 1), x.dtype, 0) for n in op_view.outputs["Out"]}
-
-
-@op(out="Diff~ Out", diff="x y", lod=None, rows=WISE, infer=_infer_smooth_l1)
-def smooth_l1_loss(x, y, inside_weight=None, outside_weight=None, *, sigma: float = 1.0):
-    """Out[n] = sum over a row of OutsideWeight * s(InsideWeight * (X - Y)).
-
-    s(d) = 0.5 sigma^2 d^2 where |d| < 1 / sigma^2, else |d| - 0.5 / sigma^2. Weights come in pairs: as in Fluid, an
-    OutsideWeight alone is not looked at.
-    """
-    diff = (x - y) if inside_weight is None else (x - y) * inside_weight
-    size = jnp.abs(diff)
-    s2, bend = _bend(sigma)
-    value = jnp.where(size < bend, 0.5 * s2 * diff * diff, size - 0.5 * bend)
-    value = value if inside_weight is None or outside_weight is None else value * outside_weight
-    return diff, _rows_sum(value)
-
-
-def _bend(sigma: float) -> tuple[float, float]:
-    """sigma^2, and where the parabola ends: nowhere if sigma is 0."""
-    s2 = sigma * sigma
-    return s2, 1 / s2 if s2 else math.inf
-
-
-@smooth_l1_loss.fits
-def _(x, y):
-    fitting.same("the dims of X and Y", x.shape, y.shape)
-
-
-@smooth_l1_loss.grad
-def _(diff, d_out, inside_weight=None, outside_weight=None, *, sigma):
-    s2, bend = _bend(sigma)
-    slope = jnp.where(jnp.abs(diff) < bend, s2 * diff, jnp.nan_to_num(jnp.sign(diff)))  # that of NaN is 0
-    for weight in () if inside_weight is None else (inside_weight, outside_weight):
-        slope = slope if weight is None else slope * weight
-    dx = slope * d_out.reshape(d_out.shape[0], *[1] * (diff.ndim - 1))
-    return dx, -dx
 
 
 def _unless_reduced(attrs, ndim):
@@ -199,6 +136,11 @@ def kldiv_loss(x, target, *, reduction: str = "mean"):
     if reduction == "none":
         return loss
     return (loss.sum() / _reduction_count(x, reduction)).reshape(1)
+
+
+@kldiv_loss.fits
+def _(x, target):
+    fitting.alike("X and Target", x, target)
 
 
 def _reduction_count(x, reduction):
@@ -223,20 +165,6 @@ def _(d_out, *, epsilon):
     return (1 - epsilon) * d_out
 
 
-@op(out="sub_result~ Out", slots={"sub_result": "sub_result"}, lod={"Out": "x"}, rows=WISE)
-def squared_l2_distance(x, y):
-    """Out[n, 1] = sum((X[n] - Y[n])^2), Y having one row for all or as many as X; sub_result = X - Y."""
-    diff = x.reshape(x.shape[0], -1) - y.reshape(y.shape[0], -1)
-    return diff, jnp.square(diff).sum(axis=1, keepdims=True)
-
-
-@squared_l2_distance.grad
-def _(x: Meta, y: Meta, sub_result, d_out):
-    dx = 2 * d_out.reshape(-1, 1) * sub_result
-    dy = -dx.sum(axis=0, keepdims=True) if y.shape[0] == 1 else -dx
-    return dx.reshape(x.shape), dy.reshape(y.shape)
-
-
 @op(out="Y", diff="x", lod="x", rows=WISE)
 def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0):
     """The sum of the click's and the teacher's logistic losses, both encoded in Label.
@@ -248,6 +176,11 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, s
     teacher = jnp.where(label >= 1, label - 1, label)
     loss = bernoulli_loss(x, click.astype(x.dtype))
     return loss + jnp.where(label >= 0, bernoulli_loss(x, teacher), 0)
+
+
+@teacher_student_sigmoid_loss.fits
+def _(x, label):
+    fitting.alike("X and Label", x, label)
 
 
 @teacher_student_sigmoid_loss.grad

@@ -40,6 +40,11 @@ def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
     return (raw > 0).astype(x1.dtype), at_least(raw, 0)
 
 
+@margin_rank_loss.fits
+def _(x1, x2, label):
+    fitting.alike("X1, X2 and Label", x1, x2, label)
+
+
 @margin_rank_loss.grad(rows=WISE)
 def _(label, activated, d_out):
     slope = -d_out * activated * label

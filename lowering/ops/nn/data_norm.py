@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from lowering.ops import fitting
 from lowering.program import GRAD, OpSpec
 from lowering.registry import Slot, op
 
@@ -46,6 +47,13 @@ def data_norm(
     if enable_scale_and_shift:
         y = y * scale_w + bias
     return jnp.where(_shown(x, slot_dim), y, 0), means, scales
+
+
+@data_norm.fits
+def _(x, batch_size, batch_sum, batch_square_sum):
+    fitting.rank("X", x, 2)
+    for name, var in (("BatchSize", batch_size), ("BatchSum", batch_sum), ("BatchSquareSum", batch_square_sum)):
+        fitting.same(f"{name} and the columns of X", var.shape, x.shape[1:])
 
 
 @data_norm.grad

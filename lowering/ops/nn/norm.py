@@ -258,6 +258,17 @@ def spectral_norm(weight, u, v, *, dim: int = 0, power_iters: int = 1, eps: floa
     return weight / (u @ matrix @ v)
 
 
+@spectral_norm.fits
+def _(weight, u, v, *, dim, power_iters):
+    fitting.rank("Weight", weight, 2, 3, 4, 5)
+    fitting.one_of("dim", dim, (0, 1))
+    fitting.within("power_iters", power_iters, 0)
+    rows = weight.shape[dim]
+    fitting.same("U and the rows of Weight", u.shape, [rows])
+    if min(weight.shape) > 0:
+        fitting.same("V and the columns of Weight", v.shape, [math.prod(weight.shape) // rows])
+
+
 @spectral_norm.grad
 def _(weight, u, v, d_out, *, dim, power_iters, eps):
     """u and v are treated as constants: dW = (dOut - sum(dOut * W / sigma) u v') / sigma.
@@ -316,6 +327,7 @@ def affine_channel(x, scale, bias, *, data_layout: str = "AnyLayout"):
 
 @affine_channel.fits
 def _(x, scale, bias, *, data_layout):
+    fitting.one_of("data_layout", data_layout, ("NCHW", "NHWC", "AnyLayout"))
     channels = x.shape[-1] if data_layout == "NHWC" or len(x.shape) == 1 else x.shape[1]
     for name, var in (("Scale", scale), ("Bias", bias)):
         fitting.rank(name, var, 1)

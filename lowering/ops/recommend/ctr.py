@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from lowering.ops import fitting
 from lowering.registry import WISE, op
 from lowering.values import Meta
 
@@ -13,6 +14,11 @@ def cvm(x, cvm_: Meta, *, use_cvm: bool = True):
         return x[:, 2:]
     show = jnp.log(x[:, :1] + 1)
     return jnp.concatenate([show, jnp.log(x[:, 1:2] + 1) - show, x[:, 2:]], axis=1)
+
+
+@cvm.fits
+def _(x):
+    fitting.rank("X", x, 2)
 
 
 @cvm.grad(slots={"cvm_": "CVM"}, rows=None)
