@@ -20,6 +20,15 @@ def boxes(*shape):
     return data("b", list(shape)), data("s", [1, 2, 3])
 
 
+def pyramid(*levels):
+    """Boxes, scores and anchors of levels with so many anchors."""
+    shapes = {"b": [1, -1, 4], "s": [1, -1, 5], "a": [-1, 4]}
+    return [
+        [data(f"{name}{rows}", [rows if size == -1 else size for size in shape]) for rows in levels]
+        for name, shape in shapes.items()
+    ]
+
+
 def regions(width=4):
     return data("r", [-1, width], lod_level=1)
 
@@ -69,6 +78,10 @@ CASES = {
     "locality_aware_nms": (
         lambda: L.locality_aware_nms(data("b", [1, 3, 4]), data("s", [1, 1, 3]), 0.1, 10, 10),
         {"Out": ((3, 6), FLOAT, 0)},
+    ),
+    "retinanet_detection_output": (
+        lambda: L.retinanet_detection_output(*pyramid(6, 3), data("i", [1, 3])),
+        {"Out": ((6, 4 + 2), FLOAT, 0)},
     ),
     "shuffle_batch": (
         lambda: C.shuffle_batch(data("x", [4, 2]), seed=3),

@@ -316,3 +316,22 @@ def test_flat_density_priors_declare_their_number():
             features, image, densities=[2], fixed_sizes=[4.0], fixed_ratios=[1.0], flatten_to_2d=True
         )
     assert boxes.shape == variances.shape == (16, 4)
+
+
+def test_labels_of_boxes_may_be_int64(rng):
+    corners = np.sort(rng.random((4, 2, 2), np.float32), axis=1).reshape(4, 4)  # x0, y0, x1, y1
+    feed = {"at": rng.random((2, 4, 4), np.float32), "of": rng.random((2, 4, 3), np.float32), "priors": corners}
+    feed["boxes"] = fluid.create_lod_tensor(corners[:2], [[1, 1]], fluid.CPUPlace())
+
+    def loss(dtype: str) -> np.ndarray:
+        def build() -> Sequence[Any]:
+            at, of = fluid.data("at", [2, 4, 4]), fluid.data("of", [2, 4, 3])
+            boxes, labels = fluid.data("boxes", [None, 4], lod_level=1), fluid.data("labels", [None, 1], dtype, 1)
+            return [layers.ssd_loss(at, of, boxes, labels, fluid.data("priors", [4, 4]))]
+
+        labels = fluid.create_lod_tensor(np.array([[1], [2]], dtype), [[1, 1]], fluid.CPUPlace())
+        return np.array(run(build, {**feed, "labels": labels})[0])
+
+    narrow = loss("int32")
+    assert (narrow > 0).all()
+    np.testing.assert_array_equal(loss("int64"), narrow)

@@ -99,6 +99,12 @@ def test_bipartite_match_is_greedy():
     np.testing.assert_allclose(found, [[0.9, 0.7, 0, 0]])
 
 
+def test_an_image_without_boxes_matches_nothing():
+    rows, found = run("bipartite_match", ragged(DIST, [0, 1, 1, 2]))
+    np.testing.assert_array_equal(rows, [[0, -1, -1, -1], [-1] * 4, [0, -1, -1, -1]])
+    np.testing.assert_allclose(found, [[0.9, 0, 0, 0], [0] * 4, [0.8, 0, 0, 0]])
+
+
 def test_per_prediction_fills_the_rest():
     rows, _ = run("bipartite_match", DIST, match_type="per_prediction", dist_threshold=0.5)
     np.testing.assert_array_equal(rows, [[0, 1, -1, 0]])

@@ -106,3 +106,13 @@ def test_gradient_is_the_derivative(op_type, rng):
             assert float(np.sum(got * direction)) == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6), slot
             theirs = pulled_back(op_type, ins, attrs, slot, data_of(d_out))
             np.testing.assert_allclose(got, theirs[: len(got)], rtol=1e-9, atol=1e-12, err_msg=slot)
+
+
+CHANNELS = {"var_conv_2d": "InputChannel", "sequence_topk_avg_pooling": "channel_num"}
+
+
+@pytest.mark.parametrize("op_type, channels", CHANNELS.items())
+def test_matrices_larger_than_their_numbers_are_refused(op_type, channels, rng):
+    ins, attrs, _ = PROVEN[op_type](rng)
+    with pytest.raises(ValueError, match=r"expected rows \* columns \* channels"):
+        run(op_type, ins, {**attrs, channels: attrs[channels] + 5})

@@ -139,6 +139,9 @@ def roi_perspective_transform(
     """
     check_variable_and_dtype(input, "input", ["float32"], "roi_perspective_transform")
     check_variable_and_dtype(rois, "rois", ["float32"], "roi_perspective_transform")
+    check_type(transformed_height, "transformed_height", int, "roi_perspective_transform")
+    check_type(transformed_width, "transformed_width", int, "roi_perspective_transform")
+    check_type(spatial_scale, "spatial_scale", float, "roi_perspective_transform")
     attrs = {
         "transformed_height": transformed_height,
         "transformed_width": transformed_width,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from lowering.ops.detection import roomy_levels
-from lowering.ops.detection.nms import suppress
+from lowering.ops.detection.nms import infer_detections, suppress
 from lowering.ops.detection.pixel_boxes import clipped, decode, joined
 from lowering.ops.shared import round_half_away
-from lowering.program import VarInfo
 from lowering.registry import Value, op
 from lowering.values import data_of, exact
-
-
-def _infer(op_view, var_of):
-    boxes = var_of(op_view.inputs["BBoxes"][0])
-    return {op_view.outputs["Out"][0]: VarInfo((-1, 6), boxes.dtype if boxes is not None else None, 1)}
 
 
 def _level(deltas, scores, anchors, info, *, limit, top):
@@ -44,7 +40,7 @@ def _one_image(levels, keep_top_k: int, threshold: float, eta: float) -> np.ndar
     return np.concatenate([labels[kept, None] + 1, scores[kept, None], boxes[kept]], axis=1).astype(boxes.dtype)
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer)
+@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=partial(infer_detections, level=0))
 def retinanet_detection_output(
     bboxes: list[Value],
     scores: list[Value],

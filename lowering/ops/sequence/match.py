@@ -36,6 +36,11 @@ def _positions(rows: np.ndarray, cols: np.ndarray, channels: int) -> tuple[np.nd
 def _padded(x: Array, rows: np.ndarray, cols: np.ndarray, channels: int, fill: float) -> Array:
     """[n, channels, max rows, max cols] of flat matrices."""
     places, _ = _positions(rows, cols, channels)
+    if x.size < len(places):
+        raise ValueError(
+            f"X holds {x.size} numbers; expected rows * columns * channels of each matrix, {len(places)} in all: "
+            f"rows {rows.tolist()} of ROW, columns {cols.tolist()} of COLUMN, {channels} channels"
+        )
     shape = (len(rows), channels, int(rows.max(initial=0)), int(cols.max(initial=0)))
     full = jnp.full(int(np.prod(shape)), fill, x.dtype)
     return full.at[places].set(x.reshape(-1)[: len(places)], unique_indices=True).reshape(shape)
