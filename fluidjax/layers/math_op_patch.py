@@ -48,13 +48,13 @@ def _constant(var: Variable, value: float, dtype: VarType, shape: list[int]) -> 
 
 
 def _like(var: Variable, value: float, dtype: VarType) -> Variable:
-    """A constant shaped like `var`; its first unknown dimension is determined at run time."""
+    """A constant shaped like `var`; its first unknown dimension is determined at run time, the others are 1."""
     unknown = next((axis for axis, size in enumerate(var.shape) if size < 0), None)
     if unknown is None:
         return _constant(var, value, dtype, list(var.shape))
     out = _temporary(var, dtype, stop_gradient=True)
     attrs: dict[str, Any] = {
-        "shape": list(var.shape),
+        "shape": [1 if size < 0 and axis != unknown else size for axis, size in enumerate(var.shape)],
         "value": float(value),
         "dtype": int(dtype),
         "input_dim_idx": unknown,

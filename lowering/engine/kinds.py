@@ -7,7 +7,7 @@ declared type, and refuses if it has no kernels for integers. The same happens h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,8 +41,17 @@ INTEGERS = frozenset(
 _INDICES = {
     **dict.fromkeys(("accuracy", "bpr_loss", "center_loss", "softmax_with_cross_entropy"), "Label"),
     **dict.fromkeys(("cross_entropy", "cross_entropy2", "cross_entropy_grad2"), "Label"),
-    **{"gather": "Index", "gather_nd": "Index", "scatter": "Ids"},
+    **dict.fromkeys(("gather", "gather_nd", "index_sample", "index_select", "scatter_nd_add"), "Index"),
+    **{"scatter": "Ids", "lod_reset": "Y"},
 }
+# Slots of sizes, axes and counts, whose names mean this in every op that has them.
+_COUNTS = frozenset(
+    """
+    AxesTensor AxesTensorList AxisTensor EndsTensor EndsTensorList ExpandTimes K MaxLenTensor Offsets OffsetsTensor
+    OutputShape OutSize Paddings SectionsTensorList Shape ShapeTensor ShapeTensorList SizeTensor StartsTensor
+    StartsTensorList StridesTensor StridesTensorList depth_tensor expand_times_tensor
+    """.split()
+)
 
 
 def strangers(program: ProgramView, env: Mapping[str, Any]) -> set[str]:
@@ -71,10 +80,11 @@ def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set
                 )
 
 
-def indices(op: OpView) -> set[str]:
-    """The input slots of numbers of classes or rows."""
+def indices(op: OpView) -> Set[str]:
+    """The input slots of numbers of classes or rows, and of sizes."""
     slot = None if op.attrs.get("soft_label") else _INDICES.get(op.type.removesuffix("_grad"))
-    return {slot} if slot else set()
+    counts = _COUNTS.intersection(op.inputs)
+    return counts | {slot} if slot else counts
 
 
 def note(program: ProgramView, op: OpView, results: Mapping[str, Any], strange: set[str]) -> None:

@@ -184,3 +184,22 @@ def test_an_element_of_an_array_by_its_number_has_the_declared_shape_of_elements
     found, count = run(main, startup, {"x": np.zeros((4, 3), "float32")}, fetch)
     np.testing.assert_array_equal(found, np.repeat([[2.0, 1.0]], 3, axis=1)[[0] * 4])
     assert count == 2
+
+
+def test_a_copy_of_an_array_and_a_sum_of_arrays_are_arrays() -> None:
+    """They have the kind of what they are made of, so that they can be read, and their gradients go on to the parts."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2, 3])
+        x.stop_gradient = False
+        start = fluid.layers.fill_constant([1], "int64", 0)
+        array = fluid.layers.array_write(x * 2.0, start)
+        copy = fluid.layers.assign(array)
+        assert copy.type == fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY
+        total = fluid.layers.sum([array, copy])
+        assert total.type == fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY
+        out = fluid.layers.reduce_sum(fluid.layers.array_read(copy, start))
+        (grad,) = fluid.gradients([out], [x])
+        fed = np.arange(6, dtype=np.float32).reshape(2, 3)
+        result, slope = fluid.Executor(fluid.CPUPlace()).run(feed={"x": fed}, fetch_list=[out, grad])
+    assert result == 2 * fed.sum()
+    np.testing.assert_array_equal(slope, np.full((2, 3), 2.0))

@@ -579,3 +579,30 @@ def test_an_output_whose_gradient_the_op_does_not_take_gives_none() -> None:
         layers.reduce_sum(results[which]).backward()
         found.append(x.gradient())
     assert found[0] is not None and found[1] is None
+
+
+@pytest.mark.parametrize(
+    ("layer", "slopes", "other"),
+    [
+        ("elementwise_pow", [4, 6, 12], [2, 9, 64]),
+        ("elementwise_div", [0, 0, 0], [0, 0, -1]),
+        ("elementwise_mul", [2, 2, 2], [2, 3, 6]),
+    ],
+)
+def test_integers_get_integers(layer, slopes, other):
+    """What a kernel of integers computes is cut to them: 2 ** 2 * log(2) is 2."""
+    with fluid.dygraph.guard():
+        x, y = (fluid.dygraph.to_variable(np.array(v)) for v in ([2, 3, 6], [2, 2, 2]))
+        x.stop_gradient = y.stop_gradient = False
+        getattr(fluid.layers, layer)(x, y).backward()
+        assert x.gradient().dtype == y.gradient().dtype == np.int64
+        assert (x.gradient().tolist(), y.gradient().tolist()) == (slopes, other)
+
+
+def test_a_product_of_integers_has_its_gradient():
+    """Paddle multiplies by 1 / x, which integers cut to zero."""
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.array([2, 3, 6]))
+        x.stop_gradient = False
+        layers.reduce_prod(x).backward()
+        assert x.gradient().tolist() == [18, 12, 6]

@@ -70,6 +70,48 @@ def test_numbers_of_classes_and_rows_may_be_declared_otherwise(case):
     np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
+# Sizes, axes and numbers of rows, declared float32: the layer, what is fed, the shape and sum of what ones [2, 3] give.
+COUNTED = {
+    "repetitions": (layers.expand, [2, 3], (4, 9), 36),
+    "a repetition in a list": (lambda x, n: layers.expand(x, [n, 2]), [2], (4, 6), 24),
+    "starts": (lambda x, n: layers.slice(x, [0, 1], n, [2, 3]), [0, 1], (2, 2), 4),
+    "a shape": (layers.reshape, [3, 2], (3, 2), 6),
+    "a dim in a list": (lambda x, n: layers.reshape(x, [n, -1]), [3], (3, 2), 6),
+    "a shape to crop to": (lambda x, n: layers.crop_tensor(x, shape=n), [1, 2], (1, 2), 2),
+    "places of new axes": (layers.unsqueeze, [1], (2, 1, 3), 6),
+    "how many are on top": (lambda x, n: layers.topk(x, n)[0], [2], (2, 2), 4),
+    "an output size": (
+        lambda x, n: layers.resize_nearest(layers.reshape(x, [1, 1, 2, 3]), out_shape=n), [4, 6], (1, 1, 4, 6), 24
+    ),
+    "an axis to join along": (lambda x, n: layers.concat([x, x], n), [1], (2, 6), 12),
+    "an axis to split along": (lambda x, n: layers.split(x, 3, n)[0], [1], (2, 1), 2),
+    "a part's size": (lambda x, n: layers.split(x, [n, 1], 1)[0], [2], (2, 2), 4),
+    "margins": (lambda x, n: layers.pad2d(layers.reshape(x, [1, 1, 2, 3]), n), [1, 1, 1, 1], (1, 1, 4, 5), 6),
+    "rows added to": (
+        lambda x, n: layers.scatter_nd_add(x, layers.reshape(n, [1, 1]), layers.slice(x, [0], [0], [1])), [1], (2, 3), 9
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("case", COUNTED)
+def test_sizes_may_be_declared_otherwise(case, dtype):
+    """Their kernels read integers; the gradient, which reads them too, is found."""
+    build, counts, shape, total = COUNTED[case]
+
+    def summed():
+        x = ones()
+        x.stop_gradient = False
+        out = build(x, data("n", [len(counts)]))
+        (grad,) = fluid.gradients([out], [x]) if "top" not in case else (ones(),)
+        assert grad.shape == (2, 3)
+        return layers.concat([layers.reshape(out, [-1]), layers.reshape(grad, [-1])])
+
+    result = run(summed, n=np.array(counts, dtype))
+    assert result.dtype == "float32" and len(result) == np.prod(shape) + 6
+    assert result[:-6].sum() == total
+
+
 @pytest.mark.parametrize("case", TAKEN)
 def test_ops_compute_in_the_type_that_is_fed(case):
     build, fed, dtype, expected = TAKEN[case]

@@ -383,3 +383,20 @@ def test_generated_names_pass_over_those_of_a_loaded_program():
     with fluid.unique_name.guard():
         loaded = Program.parse_from_string(program.desc.serialize_to_string())
         assert loaded.global_block().create_var(shape=[2], dtype="int64").name != first
+
+
+@pytest.mark.parametrize("symbol", ["/", "**", "-"])
+def test_a_number_before_a_variable_of_several_unknown_dims(rng, symbol: str) -> None:
+    """The constant has the first unknown dim, and is broadcast along the others."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 3, None, None])
+        x.stop_gradient = False
+        out = {"/": lambda: 2.0 / x, "**": lambda: 2.0**x, "-": lambda: 2.0 - x}[symbol]()
+        assert out.shape == (-1, 3, -1, -1)
+        (grad,) = fluid.gradients([out], [x])
+        fed = rng.uniform(0.5, 1.5, (2, 3, 4, 5)).astype("float32")
+        result, slope = fluid.Executor(fluid.CPUPlace()).run(feed={"x": fed}, fetch_list=[out, grad])
+    want = {"/": 2 / fed, "**": 2**fed, "-": 2 - fed}[symbol]
+    np.testing.assert_allclose(result, want, rtol=1e-6)
+    slopes = {"/": -2 / fed**2, "**": np.log(2) * 2**fed, "-": -np.ones_like(fed)}[symbol]
+    np.testing.assert_allclose(slope, slopes, rtol=1e-5)

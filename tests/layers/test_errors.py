@@ -24,7 +24,41 @@ def ids():
 
 ENFORCED = fluid.core.EnforceNotMet
 
+
+def mask(dtype="float32"):
+    return fluid.data("mask", (1,), dtype)
+
+
+def filled(value):
+    block = fluid.default_main_program().global_block()
+    attrs = {"value": value}
+    x = fluid.data("x", [2, 3], "int64")
+    block.append_op("fill_any_like", {"X": x}, {"Out": block.create_var(dtype="int64")}, attrs)
+
+
+FEW_DIMS = r"Input\(Index\).shape\[-1\] should be no greater than Input\(X\).rank"
+
 WRONG = {
+    "more numbers than dims": (lambda: L.gather_nd(image(4, 5), L.ones([2, 3], "int64")), ENFORCED, FEW_DIMS),
+    "more numbers than dims to add to": (
+        lambda: L.scatter_nd_add(image(4, 5), L.ones([2, 3], "int64"), L.ones([2], "float32")),
+        ENFORCED,
+        FEW_DIMS,
+    ),
+    "a number as flag": (lambda: L.less_than(image(2), image(2), force_cpu=1), TypeError, "'force_cpu' in less_than"),
+    "one branch alone": (lambda: L.control_flow.select_input(1, mask("int32")), TypeError, "'inputs' in select_input"),
+    "a branch by a fraction": (lambda: L.control_flow.select_input([image()], mask()), TypeError, "must be .'int32'"),
+    "a way by a fraction": (
+        lambda: L.control_flow.select_output(image(), [ids()], mask()),
+        TypeError,
+        "'mask' in select_output",
+    ),
+    "ways that are no list": (
+        lambda: L.control_flow.select_output(image(), ids(), mask("int32")),
+        TypeError,
+        "'outputs' in select_output",
+    ),
+    "a number that the type does not hold": (lambda: filled(1e30), ENFORCED, "cannot be filled into a tensor of int64"),
     "axis out of range": (lambda: L.reduce_sum(image(2, 3), 5), ENFORCED, r"\[-2, 2\)"),
     "index out of range": (lambda: image(2, 3)[5], ENFORCED, "nothing is left of axis 0"),
     "empty slice": (lambda: image(2, 3)[:, 1:1], ENFORCED, "nothing is left of axis 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.data_feeder import check_type
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow import eager
@@ -51,7 +52,7 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
         The bool Variable.
 
     Raises:
-        TypeError: x or y is not a Variable, or has an unsupported dtype.
+        TypeError: x or y is not a Variable, or has an unsupported dtype; force_cpu is not a bool.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -59,6 +60,8 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
         ...     print(fluid.layers.less_than(x, fluid.layers.fill_constant([2], "float32", 2)).numpy())
         [ True False]
     """
+    if force_cpu is not None:
+        check_type(force_cpu, "force_cpu", bool, "less_than")
     return _compare("less_than", x, y, cond, None if force_cpu is None else {"force_cpu": force_cpu})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fluidjax import unique_name
+from fluidjax.data_feeder import check_type, check_variable_and_dtype
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._control_flow.checks import VarType, require_variable
@@ -149,16 +150,26 @@ def merge_lod_tensor(in_true: Variable, in_false: Variable, x: Variable, mask: V
 
 
 def select_output(input: Variable, outputs: Sequence[Variable], mask: Variable) -> Sequence[Variable]:
-    """``outputs[mask] = input``; the other outputs are left unset. mask is int32 of shape [1]."""
+    """``outputs[mask] = input``; the other outputs are left unset. mask is int32 of shape [1].
+
+    Raises TypeError if input or mask is not a Variable, mask not int32, or outputs not a list.
+    """
+    check_type(input, "input", Variable, "select_output")
+    check_variable_and_dtype(mask, "mask", ("int32",), "select_output")
+    check_type(outputs, "outputs", (list, tuple), "select_output")
     helper = LayerHelper("select_output")
     helper.append_op(type="select_output", inputs={"X": [input], "Mask": [mask]}, outputs={"Out": list(outputs)})
     return outputs
 
 
-def select_input(inputs: Sequence[Variable] | Variable, mask: Variable) -> Variable:
-    """``out = inputs[mask]``; mask is int32 of shape [1]."""
+def select_input(inputs: Sequence[Variable], mask: Variable) -> Variable:
+    """``out = inputs[mask]``; mask is int32 of shape [1].
+
+    Raises TypeError if inputs is not a list, or mask not an int32 Variable.
+    """
     helper = LayerHelper("select_input")
-    given: list[Variable] = [inputs] if isinstance(inputs, Variable) else list(inputs)
-    out = helper.create_variable(dtype=given[0].dtype, shape=given[0].shape)
-    helper.append_op(type="select_input", inputs={"X": given, "Mask": [mask]}, outputs={"Out": [out]})
+    check_type(inputs, "inputs", (list, tuple), "select_input")
+    check_variable_and_dtype(mask, "mask", ("int32",), "select_input")
+    out = helper.create_variable(dtype=inputs[0].dtype, shape=inputs[0].shape)
+    helper.append_op(type="select_input", inputs={"X": list(inputs), "Mask": [mask]}, outputs={"Out": [out]})
     return out

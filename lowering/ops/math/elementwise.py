@@ -39,6 +39,12 @@ def _both(x, y, axis, gx, gy):
     return unbroadcast(gx, sx, x.shape), unbroadcast(gy, sy, y.shape)
 
 
+def _both_typed(x, y, axis, gx, gy):
+    """(gx, gy) as ``_both`` gives them; what integers get is cut to integers element by element, as in kernels."""
+    cut = (jnp.trunc(g).astype(v.dtype) if v.dtype.kind in "iu" else g for g, v in ((gx, x), (gy, y)))
+    return _both(x, y, axis, *cut)
+
+
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), linear=True)
 def elementwise_add(x, y, *, axis: int = -1):
     """Out = X + Y, with Y's dimensions aligned with X's from ``axis`` (-1: trailing dimensions)."""
@@ -135,7 +141,7 @@ def _(y):
 def _(x, y, out, d_out, *, axis):
     _, b = aligned(x, y, axis)
     quotient = d_out / b
-    return _both(x, y, axis, quotient, -quotient * out)
+    return _both_typed(x, y, axis, quotient, -quotient * out)
 
 
 @elementwise_div.grad_grad(out="Y@GRAD DOut DDOut", rows=None)
@@ -195,7 +201,9 @@ def elementwise_pow(x, y, *, axis: int = -1):
 @elementwise_pow.grad
 def _(x, y, d_out, *, axis):
     a, b = aligned(x, y, axis)
-    return _both(x, y, axis, d_out * b * jnp.power(a, b - 1), d_out * jnp.log(a) * jnp.power(a, b))
+    if np.issubdtype(a.dtype, np.integer):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    return _both_typed(x, y, axis, d_out * b * jnp.power(a, b - 1), d_out * jnp.log(a) * jnp.power(a, b))
 
 
 @op(vendor=VENDOR, rows=WISE, fold=True, infer=infer_broadcast(), diff="")

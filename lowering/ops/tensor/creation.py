@@ -125,7 +125,17 @@ def fill_zeros_like2(x: Meta, *, dtype: int = 5):
 def fill_any_like(x: Meta, *, value: float = 0.0, dtype: int = -1):
     """Out = ``value`` in the shape of X; dtype -1 means X's."""
     kind = x.dtype if dtype < 0 else to_numpy(dtype)
+    _holds(np.dtype(kind), value)
     return jnp.full(x.shape, np.asarray(value).astype(kind)[()], kind)
+
+
+def _holds(kind: np.dtype, value: float) -> None:
+    """Refuse a number that the type does not hold."""
+    if kind.kind not in "iuf":
+        return
+    bounds = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    if not float(bounds.min) <= value <= float(bounds.max):
+        raise ValueError(f"{value} cannot be filled into a tensor of {kind}: expected {bounds.min} to {bounds.max}")
 
 
 @op(fold=True, vendor="force_cpu")

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
-from lowering.errors import NeedsExact
+from lowering.errors import Misfit, NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar
 from lowering.program import PADDLE_2
@@ -101,6 +101,15 @@ def _nd_demands(x, index):
     return [Demand("index", index, 0, size)] if index.shape[-1] else []
 
 
+def _addresses(x: Any, index: Any) -> None:
+    """The last dim of Index addresses dims of X; the words are those that scripts look for."""
+    if len(index.shape) and index.shape[-1] > len(x.shape):
+        raise Misfit(
+            "Input(Index).shape[-1] should be no greater than Input(X).rank, received an Index of shape"
+            f" {list(index.shape)} and an X of shape {list(x.shape)}"
+        )
+
+
 def _by_rows(rows: LoDArray, out: Any, *, backward: bool = False) -> Any:
     """``out`` as rows that follow those of ``rows``, where these are padded."""
     return LoDArray(fill_padding(out, rows.nrows, backward=backward), (), rows.nrows) if rows.padded else out
@@ -130,6 +139,11 @@ def gather_nd(x: LoDArray, index: LoDArray):
     if index.shape[-1] == 0:
         return _by_rows(index, jnp.broadcast_to(data, (*index.shape[:-1], *x.shape)))
     return _by_rows(index, jnp.asarray(data)[_split_index(index.data, x)])
+
+
+@gather_nd.fits
+def _(x, index):
+    _addresses(x, index)
 
 
 @gather_nd.check
@@ -188,6 +202,11 @@ def scatter_nd_add(x: LoDArray, index: LoDArray, updates: LoDArray):
     if index.shape[-1] == 0:
         return data + jnp.sum(given.reshape(-1, *x.shape), axis=0, dtype=x.dtype)
     return jnp.asarray(data).at[_split_index(index.data, x)].add(given)
+
+
+@scatter_nd_add.fits
+def _(x, index):
+    _addresses(x, index)
 
 
 @scatter_nd_add.check
