@@ -111,6 +111,26 @@ def test_load_reads_what_save_persistables_wrote(program, scope, tmp_path):
             same(fluid.load_program_state(str(path), var_list))
 
 
+@pytest.mark.filterwarnings("ignore:.*try to load model file saved with")
+def test_lists_that_do_not_fit_one_file(program, scope, tmp_path):
+    """With Fluid's classes: too many variables, variables of another program, and names."""
+    variables = fluid.io.get_program_persistable_vars(program)
+    fluid.io.save_persistables(EXE, str(tmp_path), program, filename="one")
+    path, before = str(tmp_path / "one"), values_of(scope)
+    with pytest.raises(RuntimeError) as error:
+        fluid.load(program, path, EXE, [*variables, program.global_block().create_var(name="one more")])
+    three_parts(error)
+    with pytest.raises(RuntimeError):
+        fluid.load_program_state(path, [*variables, *variables])
+    with pytest.raises(LookupError, match="elsewhere") as error:
+        fluid.load(program, path, EXE, [fluid.Program().global_block().create_var(name="elsewhere")])
+    three_parts(error)
+    with pytest.raises(TypeError, match="must be variable") as error:
+        fluid.load_program_state(path, ["w"])
+    three_parts(error)
+    same(before)
+
+
 def test_program_state(program, scope, tmp_path):
     fluid.save(program, str(tmp_path / "model"))
     state = fluid.load_program_state(str(tmp_path / "model"))
