@@ -131,6 +131,15 @@ def test_lists_that_do_not_fit_one_file(program, scope, tmp_path):
     same(before)
 
 
+@pytest.mark.filterwarnings("ignore:.*try to load model file saved with")
+def test_a_list_says_what_is_loaded_from_a_folder(program, scope, tmp_path):
+    """Fluid 1.8.5 loads all files of the folder there; the list is for a single file alone."""
+    fluid.io.save_persistables(EXE, str(tmp_path), program)
+    with fluid.scope_guard(fluid.Scope()) as _:
+        fluid.load(program, str(tmp_path), EXE, [program.global_block().var("w")])
+        assert fluid.global_scope().local_var_names() == ["w"]
+
+
 def test_program_state(program, scope, tmp_path):
     fluid.save(program, str(tmp_path / "model"))
     state = fluid.load_program_state(str(tmp_path / "model"))
