@@ -19,6 +19,7 @@ from fluidjax.framework import Variable
 from fluidjax.readers.dealt import dealt
 from fluidjax.readers.dump import Texts
 from fluidjax.readers.multi_slot import Batch, Sample, desc_text, read_file, to_feed
+from fluidjax.readers.page_views import PageViews
 from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
 from fluidjax.readers.watching import FetchHandler as FetchHandler
 
@@ -153,7 +154,7 @@ class FileInstantDataset(QueueDataset):
     """Streams its files in each pass."""
 
 
-class InMemoryDataset(DatasetBase):
+class InMemoryDataset(PageViews, DatasetBase):
     """Holds all samples, between ``load_into_memory`` and ``release_memory``."""
 
     _feed_class = "MultiSlotInMemoryDataFeed"
@@ -165,8 +166,7 @@ class InMemoryDataset(DatasetBase):
         self.fleet_send_sleep_seconds: int | None = None
         self.is_user_set_queue_num = False
         self.queue_num: int | None = None
-        self.parse_ins_id = self.parse_content = self.parse_logkey = False
-        self.merge_by_sid, self.enable_pv_merge, self.merge_by_lineid = True, False, False
+        self.parse_ins_id = self.parse_content = self.merge_by_lineid = False
         self._memory: list[Sample] | None = None
         self._preload: Prefetcher | None = None
 
@@ -242,18 +242,6 @@ class InMemoryDataset(DatasetBase):
     def set_parse_content(self, parse_content: bool) -> None:
         """Set whether a line has its content, as a 1 and a word, before its numbers; dumps show it."""
         self.parse_content = parse_content
-
-    def set_parse_logkey(self, parse_logkey: bool) -> None:
-        """No effect: lines have no log keys."""
-        self.parse_logkey = parse_logkey
-
-    def set_merge_by_sid(self, merge_by_sid: bool) -> None:
-        """No effect: lines have no search ids to be merged by."""
-        self.merge_by_sid = merge_by_sid
-
-    def set_enable_pv_merge(self, enable_pv_merge: bool) -> None:
-        """No effect: lines belong to no page views."""
-        self.enable_pv_merge = enable_pv_merge
 
     def set_merge_by_lineid(self, merge_size: int = 2) -> None:
         """Lines begin with their ids; samples are not merged by them."""

@@ -17,6 +17,7 @@ from fluidjax.base.later import later
 from fluidjax.base.places import Place
 from fluidjax.base.values import LoDTensor
 from fluidjax.dataloader import BatchSampler, Dataset
+from fluidjax.dataloader.turns import Turns
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.paddle.reader import xmap_readers
 from fluidjax.readers.eager import DygraphGeneratorLoader, to_variables
@@ -160,7 +161,8 @@ class DataLoader:
         batch_sampler: a BatchSampler that selects the samples of each batch; alternatively
         batch_size, shuffle, drop_last: the settings of one.
         collate_fn: converts a list of samples to the values of a batch; ``default_collate_fn`` if None.
-        num_workers: number of threads that load samples; 0 for none.
+        num_workers: number of threads that load samples; 0 for none. One batch at a time is loaded while loading
+            draws from the generators of ``random`` or ``numpy.random``, which all threads share.
         use_buffer_reader: prefetch batches.
         use_shared_memory, timeout: accepted for compatibility with Fluid; threads share memory and do not hang.
         worker_init_fn: called with its index when a worker starts.
@@ -261,13 +263,19 @@ class DataLoader:
             return map(self._batch, self.batch_sampler)
         started = itertools.count()
         ready: set[int] = set()
+        turns = Turns()
 
-        def work(indices: list[int]) -> Batch:
+        def load(indices: list[int]) -> Batch:
             self._init_worker(started, ready)
             return self._batch(indices)
 
-        mapped = xmap_readers(work, lambda: self.batch_sampler, self.num_workers, 2 * self.num_workers, order=True)
-        return iter(mapped())
+        def work(batch: tuple[int, list[int]]) -> Batch:
+            return turns.take(batch[0], lambda: load(batch[1]))
+
+        def todo() -> Iterator[tuple[int, list[int]]]:
+            return enumerate(self.batch_sampler)
+
+        return iter(xmap_readers(work, todo, self.num_workers, 2 * self.num_workers, order=True)())
 
     def _init_worker(self, started: Iterator[int], ready: set[int]) -> None:
         thread = threading.get_ident()

@@ -5,12 +5,16 @@ from __future__ import annotations
 from fluidjax.base.errors import EnforceNotMet, explain
 
 
-class FileFormatError(EnforceNotMet, ValueError):
-    """The contents of a file violate its format; none of it was used."""
+class FileFormatError(EnforceNotMet, ValueError, RuntimeError):
+    """The contents of a file violate its format; none of it was used.
+
+    Fluid raises EnforceNotMet for it in ``load_params`` and the like, RuntimeError in ``load`` and in
+    ``load_program_state``.
+    """
 
 
-class MissingFileError(EnforceNotMet, FileNotFoundError):
-    """A file of a saved model is missing; for ``load_params`` and the like, Fluid 1.8.5 raises EnforceNotMet."""
+class MissingFileError(EnforceNotMet, FileNotFoundError, RuntimeError):
+    """A file of a saved model is missing; see FileFormatError for the other classes."""
 
 
 class MismatchError(ValueError, AssertionError, RuntimeError):

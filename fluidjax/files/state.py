@@ -135,9 +135,24 @@ def _load_other(program: Program, path: str, executor: Any, var_list: Iterable[V
         variables.load(present, path, None)
     elif os.path.isfile(path):
         _need(var_list, "var_list", path)
-        variables.load(list(var_list or ()), *os.path.split(path))
+        variables.load(_of_program(program, list(var_list or ())), *os.path.split(path))
     else:
         raise _no_file(path)
+
+
+def _of_program(program: Program, var_list: list[Variable]) -> list[Variable]:
+    names = {var.name for var in program.list_vars()}
+    for var in var_list:
+        if var.name not in names:
+            raise LookupError(
+                explain(
+                    f"loaded var [{var.name}] is not in program variable list",
+                    "variables of the program, whatever else is in the file",
+                    repr(var.name),
+                    "pass fluid.io.get_program_persistable_vars(program), or load into the program it belongs to",
+                )
+            )
+    return var_list
 
 
 def _need(argument: Any, name: str, path: str) -> None:
@@ -169,6 +184,7 @@ def _no_file(path: str) -> FileNotFoundError:
 def load_program_state(model_path: str, var_list: Iterable[Variable] | None) -> dict[str, np.ndarray]:
     """The values in a model's files by name; nothing is set."""
     prefix = _prefix(model_path)
+    var_list = None if var_list is None else list(var_list)
     if _exists(prefix + PARAMS):
         with atomic.reading(os.path.dirname(prefix)):
             found = _read(prefix + PARAMS)
@@ -179,13 +195,18 @@ def load_program_state(model_path: str, var_list: Iterable[Variable] | None) -> 
         f"{prefix}{PARAMS} not found, try to load model file saved with [ save_params, save_persistables, save_vars ]",
         stacklevel=3,
     )
+    for var in var_list or ():
+        if not isinstance(var, Variable):
+            raise TypeError(
+                explain("value in var_list must be variable", "Variables", repr(var), "pass program.list_vars()")
+            )
     if os.path.isdir(prefix):
         names = [var.name for var in var_list] if var_list is not None else None
         with atomic.reading(prefix):
             return _folder_state(prefix, names)
     if os.path.isfile(prefix):
         _need(var_list, "var_list", prefix)
-        read = variables.read(list(var_list or ()), *os.path.split(prefix))
+        read = variables.read(var_list or [], *os.path.split(prefix))
         return {name: value.array for name, value in read.items()}
     raise _no_file(prefix)
 

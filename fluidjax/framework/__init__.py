@@ -6,8 +6,10 @@ The messages are authoritative; Program, Block, Operator, Variable and Parameter
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from fluidjax.base.enums import VarType, is_floating, to_var_type
@@ -98,6 +100,20 @@ def _current_expected_place() -> Any:
     """The place used by eager mode; None in static mode."""
     tracer = _dygraph_tracer()
     return None if tracer is None else tracer.place
+
+
+@contextlib.contextmanager
+def _dygraph_place_guard(place: Any) -> Iterator[None]:
+    """Context manager: eager mode uses a place; static mode none."""
+    tracer = _dygraph_tracer()
+    if tracer is None:
+        yield
+        return
+    before, tracer.place = tracer.place, place
+    try:
+        yield
+    finally:
+        tracer.place = before
 
 
 def load_op_library(lib_filename: str) -> None:

@@ -15,6 +15,7 @@ from fluidjax.base.errors import EnforceNotMet
 from fluidjax.framework import Variable
 from fluidjax.proto import data_feed_pb2 as pb
 from fluidjax.readers.multi_slot import Sample, read_file, to_feed
+from fluidjax.readers.page_views import PageViews
 from fluidjax.readers.prefetch import Prefetcher, prefetched
 
 READ_AHEAD = 8  # batches
@@ -34,7 +35,7 @@ class Slot:
     shape: tuple[int, ...]
 
 
-class Dataset:
+class Dataset(PageViews):
     """Samples in text files in the MultiSlot format (see ``fluidjax.readers.multi_slot``).
 
     Args:
@@ -51,6 +52,7 @@ class Dataset:
         self._hdfs = "", ""
         self._download_cmd = ""
         self._threads, self._trainers, self._queues = 1, 1, 0
+        self._texts: dict[str, bool] = {}
         self._samples: list[Sample] = []
         self._preload: Prefetcher | None = None
 
@@ -103,6 +105,14 @@ class Dataset:
     def set_data_feed_desc(self, desc: str) -> None:
         """Set the format of a line and the command that files are piped through: a DataFeedDesc message as text."""
         self._desc = text_format.Parse(desc, pb.DataFeedDesc())
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Set whether a line begins with its id, as a 1 and a word."""
+        self._texts["id"] = parse_ins_id
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Set whether a line has its content, as a 1 and a word, before its numbers."""
+        self._texts["content"] = parse_content
 
     # What Fluid makes ready before a pass: reading begins here with the pass itself.
 
@@ -175,6 +185,7 @@ class Dataset:
 
     def _read(self) -> Iterator[Sample]:
         slots: list[Any] = self.described()
+        texts = [text for text in ("id", "content") if self._texts.get(text)]
         for path in self._files:
-            for sample in read_file(path, self._desc.pipe_command, slots):
+            for sample in read_file(path, self._desc.pipe_command, slots, texts):
                 yield Sample(values for slot, values in zip(slots, sample, strict=True) if slot.used)

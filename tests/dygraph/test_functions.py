@@ -85,6 +85,17 @@ def test_an_op_that_needs_numbers_is_traced_in_vain_only_once(monkeypatch: pytes
     assert (run(2), run(5)) == ([0, 1], [0, 1, 2, 3, 4])
 
 
+def test_a_place_may_be_set_for_some_layers() -> None:
+    framework = fluid.framework
+    before, other = framework._current_expected_place(), fluid.CPUPlace()
+    with pytest.raises(KeyError), framework._dygraph_place_guard(other):
+        assert framework._current_expected_place() is other
+        raise KeyError
+    assert framework._current_expected_place() is before
+    with tracer_guard(None), framework._dygraph_place_guard(other):
+        assert framework._current_expected_place() is None
+
+
 def test_arrays_are_lists() -> None:
     array = layers.create_array("float32")
     array = layers.array_write(var([1.0]), zero(), array)

@@ -111,6 +111,35 @@ def test_load_reads_what_save_persistables_wrote(program, scope, tmp_path):
             same(fluid.load_program_state(str(path), var_list))
 
 
+@pytest.mark.filterwarnings("ignore:.*try to load model file saved with")
+def test_lists_that_do_not_fit_one_file(program, scope, tmp_path):
+    """With Fluid's classes: too many variables, variables of another program, and names."""
+    variables = fluid.io.get_program_persistable_vars(program)
+    fluid.io.save_persistables(EXE, str(tmp_path), program, filename="one")
+    path, before = str(tmp_path / "one"), values_of(scope)
+    with pytest.raises(RuntimeError) as error:
+        fluid.load(program, path, EXE, [*variables, program.global_block().create_var(name="one more")])
+    three_parts(error)
+    with pytest.raises(RuntimeError):
+        fluid.load_program_state(path, [*variables, *variables])
+    with pytest.raises(LookupError, match="elsewhere") as error:
+        fluid.load(program, path, EXE, [fluid.Program().global_block().create_var(name="elsewhere")])
+    three_parts(error)
+    with pytest.raises(TypeError, match="must be variable") as error:
+        fluid.load_program_state(path, ["w"])
+    three_parts(error)
+    same(before)
+
+
+@pytest.mark.filterwarnings("ignore:.*try to load model file saved with")
+def test_a_list_says_what_is_loaded_from_a_folder(program, scope, tmp_path):
+    """Fluid 1.8.5 loads all files of the folder there; the list is for a single file alone."""
+    fluid.io.save_persistables(EXE, str(tmp_path), program)
+    with fluid.scope_guard(fluid.Scope()) as _:
+        fluid.load(program, str(tmp_path), EXE, [program.global_block().var("w")])
+        assert fluid.global_scope().local_var_names() == ["w"]
+
+
 def test_program_state(program, scope, tmp_path):
     fluid.save(program, str(tmp_path / "model"))
     state = fluid.load_program_state(str(tmp_path / "model"))

@@ -101,6 +101,13 @@ def test_settings_of_data_sets_are_read_back():
     dataset.set_queue_num(3)
     dataset.set_fleet_send_batch_size()
     assert (dataset.parse_ins_id, dataset.queue_num, dataset.fleet_send_batch_size) == (True, 3, 1024)
+    dataset.set_generate_unique_feasigns(True, 15)
+    dataset.generate_local_tables_unlock(0, 11, 1, 25, 15)
+    dataset.set_enable_pv_merge(True)
+    for step in (dataset.preprocess_instance, dataset.postprocess_instance, lambda: dataset.set_current_phase(1)):
+        step()
+    found = dataset.gen_uni_feasigns, dataset.local_shard_num, dataset.enable_pv_merge, dataset.get_pv_data_size()
+    assert found == (True, 15, True, 0)
     stream = fluid.DatasetFactory().create_dataset("FileInstantDataset")
     for shuffle in (stream.local_shuffle, stream.global_shuffle):
         with pytest.raises(NotImplementedError, match="FileInstantDataset does not support"):

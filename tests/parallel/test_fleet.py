@@ -66,16 +66,25 @@ def test_settings_that_contradict_each_other(alone: Any) -> None:
         CollectiveOptimizer(fluid.optimizer.SGD(0.1)).raiseOptimizeError("use_amp", "SGD")
     strategy = DistributedStrategy()
     strategy.forward_recompute = True
-    with pytest.raises(ValueError, match="please set strategy.recompute_checkpoints"):
-        CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy).minimize(
-            None
-        )  # a loss is not asked for its program yet
+    optimizer = CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="please set strategy.recompute_checkpoints"):
+            optimizer.minimize(None)  # a loss is not asked for its program yet
+        strategy.recompute_checkpoints = ["later"]  # than the optimizer was made, which looks at it then alone
     strategy = DistributedStrategy()
     strategy.collective_mode = "local_sgd"
     with pytest.raises(AssertionError, match="under collective mode"):
         CollectiveOptimizer(fluid.optimizer.SGD(0.1), strategy).minimize(alone[0])
     with pytest.raises(AssertionError, match="DistributedStrategy"):
         CollectiveOptimizer(fluid.optimizer.SGD(0.1), fluid.BuildStrategy())
+
+
+def test_an_optimizer_is_wrapped_as_its_strategy_said_when_it_was_made(alone: Any) -> None:
+    strategy = DistributedStrategy()
+    optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy)
+    strategy.use_amp = True
+    optimizer.minimize(alone[0])
+    assert "cast" not in [op.type for op in alone[0].block.program.global_block().ops]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """DataLoader and PyReader, iterable and not, against what Paddle 1.8.5 does."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -283,6 +284,59 @@ def test_data_sets_with_an_index(net, workers, buffered):
     assert set(started) <= set(range(workers))
     lists = fluid.io.DataLoader(Squares(4), places=CPU, return_list=True, batch_size=2, drop_last=True)
     assert [np.array(batch[0][0])[:, 0].tolist() for batch in lists] == [[0.0, 1.0], [2.0, 3.0]]
+
+
+class Drawn(fluid.io.Dataset):
+    """Samples drawn from NumPy's generator, seeded for each of them or before all."""
+
+    def __init__(self, seeds):
+        self.seeds = seeds
+
+    def __getitem__(self, index):
+        if self.seeds:
+            np.random.seed(index)
+        time.sleep(0.001)
+        return (np.random.randint(1000, size=[1]),)
+
+    def __len__(self):
+        return 12
+
+
+@pytest.mark.parametrize("seeds", [True, False])
+def test_what_a_data_set_draws_does_not_depend_on_its_workers(seeds):
+    """Workers share the generators; in Fluid each has its own, so that a sample seeded by its index is the same."""
+
+    def drawn(workers):
+        np.random.seed(7)
+        loader = fluid.io.DataLoader(Drawn(seeds), places=CPU, return_list=True, batch_size=2, num_workers=workers)
+        return [np.array(batch[0]).ravel().tolist() for (batch,) in loader]
+
+    assert drawn(3) == drawn(0)
+
+
+def test_workers_load_at_the_same_time_what_is_not_drawn():
+    both = threading.Barrier(2, timeout=20)
+
+    class Met(Squares):
+        def __getitem__(self, index):
+            if index:
+                both.wait()  # for the other worker
+            return super().__getitem__(index)
+
+    loader = fluid.io.DataLoader(Met(5), places=CPU, return_list=True, num_workers=2)
+    assert [np.array(batch[0][1]).item() for batch in loader] == [0, 1, 4, 9, 16]
+
+
+def test_a_data_set_that_fails_while_it_draws_ends_the_pass():
+    class Failing(Drawn):
+        def __getitem__(self, index):
+            if index == 3:
+                raise KeyError("no sample 3")
+            return super().__getitem__(index)
+
+    loader = fluid.io.DataLoader(Failing(True), places=CPU, return_list=True, num_workers=2)
+    with pytest.raises(KeyError, match="no sample 3"):
+        list(loader)
 
 
 def test_a_pass_knows_how_many_batches_it_has():

@@ -43,6 +43,23 @@ def _dataset(kind: str, slots: list[fluid.Variable], folder: Path) -> core.Datas
     return dataset
 
 
+def test_lines_of_a_described_data_set_have_ids_if_it_is_told(tmp_path: Path) -> None:
+    with fluid.program_guard(fluid.Program()):
+        ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
+    front = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+    front.set_use_var([ids])
+    (tmp_path / "a").write_text("1 first 1 line 2 3 4\n1 second 1 line 1 7\n")
+    dataset = core.Dataset("MultiSlotDataset")
+    dataset.set_data_feed_desc(front.desc())
+    dataset.set_filelist([str(tmp_path / "a")])
+    dataset.set_parse_ins_id(True)
+    dataset.set_parse_content(True)
+    dataset.set_enable_pv_merge(False)
+    dataset.load_into_memory()
+    feeds = [np.array(feed["ids"]).ravel().tolist() for feed in dataset.feeds({"ids": ids})]
+    assert (feeds, dataset.get_pv_data_size()) == ([[3, 4], [7]], 0)
+
+
 @pytest.mark.parametrize("kind", ["QueueDataset", "InMemoryDataset"])
 def test_one_pass(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()

@@ -9,6 +9,7 @@ exe.run(fleet.main_program, feed=batch, fetch_list=[loss])
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any, cast
 
 from fluidjax import io
@@ -21,7 +22,7 @@ from fluidjax.incubate.fleet.base.fleet_base import DistributedOptimizer, Fleet
 from fluidjax.incubate.fleet.base.mode import Mode
 from fluidjax.incubate.fleet.collective import checkpoints
 from fluidjax.incubate.fleet.collective.checkpoints import TrainStatus
-from fluidjax.incubate.fleet.collective.settling import check_wrapped, refused, settle_rings
+from fluidjax.incubate.fleet.collective.settling import WRAPPING, check_wrapped, refused, settle_rings
 from fluidjax.optimizer import RecomputeOptimizer
 from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 from fluidjax.transpiler.config import DistributeTranspilerConfig
@@ -255,6 +256,8 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         super().__init__(optimizer, DistributedStrategy() if strategy is None else strategy)
         if not isinstance(self._strategy.recompute_checkpoints, list):
             raise ValueError("DistStrategy.recompute_checkpoints should be a List of variables or names")
+        # As in Fluid, these are what they were here; the others are read by ``minimize``.
+        self._wrapping = SimpleNamespace(**{name: getattr(self._strategy, name) for name in WRAPPING})
         self.print_config = False
 
     def minimize(  # type: ignore[override]
@@ -272,7 +275,7 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         strategy = self._strategy
         if strategy.use_dist_fc:
             DistFCConfig()  # says that it is not built
-        check_wrapped(strategy, self._optimizer)
+        check_wrapped(self._wrapping, self._optimizer)
         main = loss.block.program
         startup = default_startup_program() if startup_program is None else startup_program
         _settle_mode(strategy)
@@ -291,7 +294,7 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         raise refused(strategy_name, optimize_name)
 
     def _wrapped(self) -> Any:
-        strategy, optimizer = self._strategy, cast(Any, self._optimizer)
+        strategy, optimizer = self._wrapping, cast(Any, self._optimizer)
         if strategy.forward_recompute:
             optimizer = RecomputeOptimizer(optimizer)
             optimizer._set_checkpoints(list(strategy.recompute_checkpoints))

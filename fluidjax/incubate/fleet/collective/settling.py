@@ -7,6 +7,8 @@ from typing import Any
 
 from fluidjax.base.flags import flag
 
+WRAPPING = ("forward_recompute", "recompute_checkpoints", "use_amp", "amp_loss_scaling")  # what wraps the optimizer
+
 _log = logging.getLogger(__name__)
 
 
