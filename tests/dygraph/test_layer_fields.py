@@ -120,3 +120,78 @@ def test_a_layer_is_built_of_its_inputs_by_its_helper() -> None:
             helper.input_dtype([first, np.int64([1])])
         with pytest.raises(TypeError, match="must be list"):
             helper.is_instance(first, list)
+
+
+class Narrowed(fluid.Layer):
+    """The first channels of a convolution and of its normalisation, by calls of the ops of both."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self._channels = channels
+        self.conv, self.norm = filled(dg.Conv2D(2, 6, 3, padding=1)), filled(dg.BatchNorm(6, epsilon=1e-3))
+
+    def forward(self, x: Any) -> Any:
+        conv, norm, kept = self.conv, self.norm, slice(self._channels)
+        sliding = ("strides", conv._stride, "paddings", conv._padding, "dilations", conv._dilation)
+        run = getattr(fluid.core.ops, conv._l_type)
+        out = run(x, conv.weight[kept], *sliding, "groups", conv._groups or 1, "use_cudnn", conv._use_cudnn)
+        out = fluid.dygraph_utils._append_bias_in_dygraph(out, conv.bias[kept], 1)
+        given = [each[kept] for each in (norm.weight, norm.bias, norm._mean, norm._variance)]
+        attrs = {"momentum": norm._momentum, "epsilon": norm._epsilon, "is_test": not norm.training}
+        attrs |= {"fuse_with_relu": norm._fuse_with_relu, "data_layout": norm._data_layout}
+        return fluid.core.ops.batch_norm(out, *given, *given[2:], *sum(attrs.items(), ()))[0]
+
+
+def test_scripts_call_the_ops_of_layers_by_their_fields() -> None:
+    with dg.guard():
+        x = dg.to_variable(IMAGE)
+        narrow, conv, norm = Narrowed(4), dg.Conv2D(2, 4, 3, padding=1), dg.BatchNorm(4, epsilon=1e-3)
+        of_the_wide = (narrow.conv.weight, narrow.conv.bias, narrow.norm.weight, narrow.norm.bias)
+        for mine, wide in zip((conv.weight, conv.bias, norm.weight, norm.bias), of_the_wide, strict=True):
+            mine.set_value(wide.numpy()[:4])
+        np.testing.assert_allclose(narrow(x).numpy(), norm(conv(x)).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_the_type_of_a_layers_op_is_a_field() -> None:
+    with dg.guard():
+        layer = filled(dg.Conv2D(2, 2, 3, groups=2, use_cudnn=False))
+        assert (layer._l_type, dg.Conv2D(2, 2, 3)._l_type) == ("depthwise_conv2d", "conv2d")
+        assert dg.Pool2D(2)._l_type == "pool2d"
+        x = dg.to_variable(IMAGE)
+        before = [layer(x).numpy() for _ in range(4)][-1]
+        layer._l_type = "conv2d"
+        np.testing.assert_allclose(layer(x).numpy(), before, rtol=1e-5)
+
+
+ATTR = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
+WITH_ATTRS: dict[str, Callable[..., Any]] = {
+    "Conv2D": lambda **given: dg.Conv2D(2, 3, 3, **given),
+    "Conv3D": lambda **given: dg.Conv3D(2, 3, 3, **given),
+    "Conv2DTranspose": lambda **given: dg.Conv2DTranspose(2, 3, 3, **given),
+    "Conv3DTranspose": lambda **given: dg.Conv3DTranspose(2, 3, 3, **given),
+    "BatchNorm": lambda **given: dg.BatchNorm(2, **given),
+    "InstanceNorm": lambda **given: dg.InstanceNorm(2, **given),
+    "LayerNorm": lambda **given: dg.LayerNorm(6, **given),
+    "GroupNorm": lambda **given: dg.GroupNorm(2, 1, **given),
+    "BilinearTensorProduct": lambda **given: dg.BilinearTensorProduct(2, 3, 4, **given),
+    "NCE": lambda **given: dg.NCE(4, 3, **given),
+    "TreeConv": lambda **given: dg.TreeConv(4, 3, **given),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_ATTRS)
+def test_a_layer_keeps_the_settings_of_its_parameters(kind: str) -> None:
+    with dg.guard():
+        layer, plain = WITH_ATTRS[kind](param_attr=ATTR), WITH_ATTRS[kind]()
+        assert (layer._param_attr, layer._bias_attr) == (ATTR, None)
+        assert (plain._param_attr, plain._bias_attr) == (None, None)
+
+
+def test_what_else_layers_keep() -> None:
+    with dg.guard():
+        table, norm = dg.Embedding([4, 3], is_sparse=True, param_attr=ATTR), dg.LayerNorm(6, scale=False)
+        assert (table._param_attr, table._remote_prefetch) == (ATTR, True)
+        assert dg.Embedding([4, 3], is_sparse=True, is_distributed=True)._remote_prefetch is False
+        assert (norm._scale, norm._shift) == (False, True)
+        assert dg.GRUUnit(6, bias_attr=False)._bias_attr is False
+        assert dg.PRelu("all", param_attr=ATTR)._param_attr is ATTR

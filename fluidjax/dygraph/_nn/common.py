@@ -118,6 +118,7 @@ class Embedding(Layer):
 
     _is_sparse = Kept("is_sparse")
     _is_distributed = Kept("is_distributed")
+    _remote_prefetch = Kept("remote_prefetch")
     _padding_idx = Kept("padding_idx")
 
     def __init__(
@@ -130,7 +131,7 @@ class Embedding(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__()
-        self._size = size
+        self._size, self._param_attr = size, param_attr
         padding_idx = -1 if padding_idx is None else padding_idx if padding_idx >= 0 else size[0] + padding_idx
         self._dtype = dtype
         self._attrs = {
@@ -228,6 +229,7 @@ class BilinearTensorProduct(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__()
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._act = act
         self._dtype = dtype
         self.weight = self.create_parameter([output_dim, input1_dim, input2_dim], param_attr, dtype)
@@ -272,7 +274,7 @@ class PRelu(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__("prelu")
-        self._mode = mode
+        self._mode, self._param_attr = mode, param_attr
         self._dtype = dtype
         self._alpha_shape = self._shape_of_alpha(mode, channel, input_shape)
         self.weight = self.create_parameter(self._alpha_shape, param_attr, dtype, default_initializer=Constant(1.0))

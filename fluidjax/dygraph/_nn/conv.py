@@ -84,6 +84,7 @@ class _Convolution(_Conv):
     ) -> None:
         require(param_attr is not False, "param_attr should not be False here: a convolution needs its filter.")
         super().__init__()
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)  # type: ignore[arg-type]
         self._slide(stride, padding, dilation, use_cudnn)
         self._choose_op()
@@ -115,6 +116,15 @@ class Conv2D(_Convolution):
         [2, 4, 8, 8]
     """
     _op_type = "conv2d"
+
+    @property
+    def _l_type(self) -> str:
+        """The type of the op, under Fluid's name for it."""
+        return self._op_type
+
+    @_l_type.setter
+    def _l_type(self, op_type: str) -> None:
+        self._op_type = op_type
 
     def _choose_op(self) -> None:
         check_flag("use_cudnn", self._use_cudnn)
@@ -192,6 +202,7 @@ class Conv2DTranspose(_Conv):
     ) -> None:
         super().__init__()
         require(param_attr is not False, "param_attr should not be False in conv2d_transpose: it needs its filter.")
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         groups = groups or 1
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)
         self._output_size = self._output_sizes(output_size)
@@ -254,7 +265,7 @@ class Conv3DTranspose(_Conv):
         check_flag("use_cudnn", use_cudnn)
         groups = groups or 1
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)
-        self._bias_attr = bias_attr
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._slide(stride, padding, dilation, use_cudnn)
         self._filter_size = size = self._sizes(filter_size=_transposed_filter_size(self, filter_size))[0]
         self.weight = self.create_parameter([num_channels, num_filters // groups, *size], param_attr, dtype)
@@ -284,6 +295,7 @@ class Pool2D(Layer):
     Raises ValueError for invalid arguments.
     """
 
+    _l_type = "pool2d"
     _pool_type = Kept("pooling_type")
     _pool_size = Kept("ksize")
     _pool_stride = Kept("strides")

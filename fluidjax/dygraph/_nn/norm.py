@@ -57,6 +57,7 @@ class BatchNorm(Layer):
     _data_layout = Kept("data_layout")
     _use_global_stats = Kept("use_global_stats")
     _trainable_statistics = Kept("trainable_statistics")
+    _fuse_with_relu = False  # of MKL-DNN; scripts that call the op themselves pass it on
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class BatchNorm(Layer):
         require(bias_attr is not False, "bias_attr should not be False in batch_norm.")
         if param_attr is False:
             raise AttributeError("param_attr should not be False in batch_norm. Leave it out, or set trainable=False.")
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._act = act
         self._is_test = is_test
         self._in_place = in_place
@@ -156,6 +158,7 @@ class InstanceNorm(Layer):
     ) -> None:
         super().__init__()
         require(bias_attr is not False, "bias_attr should not be False in InstanceNorm.")
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._epsilon = epsilon
         self._dtype = dtype
         self.scale = self.create_parameter([num_channels], param_attr, dtype, default_initializer=Constant(1.0))
@@ -198,6 +201,8 @@ class LayerNorm(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__()
+        self._param_attr, self._bias_attr = param_attr, bias_attr
+        self._scale, self._shift = scale, shift
         self._normalized_shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
         self._epsilon = epsilon
         self._act = act
@@ -269,6 +274,7 @@ class GroupNorm(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__()
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         if data_layout != "NCHW":
             raise ValueError(f"GroupNorm: unsupported data layout:{data_layout}. Transpose to NCHW.")
         self._act = act

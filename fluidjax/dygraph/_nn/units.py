@@ -42,6 +42,7 @@ class GRUUnit(Layer):
     ) -> None:
         super().__init__()
         self._helper.direct = True
+        self._bias_attr = bias_attr
         self._dtype = dtype
         self.activation = _ACTIVATIONS[activation]
         self.gate_activation = _ACTIVATIONS[gate_activation]
@@ -102,6 +103,7 @@ class NCE(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__()
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._dtype = dtype
         check_sampler(sampler, custom_dist)
         # Drawn tables are parameters by name only: they are not registered.
@@ -165,7 +167,7 @@ class TreeConv(Layer):
     ) -> None:
         super().__init__()
         self._act = act
-        self._bias_attr = bias_attr
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self._dtype = dtype
         self._attrs = {"max_depth": max_depth}
         if bias_attr:
