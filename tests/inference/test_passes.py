@@ -151,3 +151,15 @@ def test_passes_take_attributes_that_a_program_does_not_say_to_be_the_ops_own(fo
     (tmp_path / "older" / "__model__").write_bytes(message.SerializeToString())
     plain, optimized = (output(predictor(str(tmp_path / "older"), optimized=way)) for way in (False, True))
     np.testing.assert_allclose(optimized, plain, rtol=1e-5, atol=1e-6)
+
+
+def test_passes_leave_a_damaged_op_to_the_run(folder, tmp_path):
+    """One with two values where it takes one; a pass would have taken it away as changing nothing."""
+    message = pb.ProgramDesc.FromString(Path(folder, "__model__").read_bytes())
+    scale = next(op for op in message.blocks[0].ops if op.type == "scale")
+    scale.inputs[0].arguments.append("x")
+    shutil.copytree(folder, tmp_path / "damaged")
+    (tmp_path / "damaged" / "__model__").write_bytes(message.SerializeToString())
+    for way in (False, True):
+        with pytest.raises(core.EnforceNotMet):
+            output(predictor(str(tmp_path / "damaged"), optimized=way))
