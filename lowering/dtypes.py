@@ -38,7 +38,9 @@ def to_numpy(number: int) -> np.dtype:
         return _NUMPY[int(number)]
     except KeyError:
         raise ValueError(
-            f"{number} is no data type of Fluid; expected one of {sorted(_NUMPY)} (FP32 is {FP32}, INT64 is {INT64})"
+            f"{number} is no data type of Fluid\n"
+            f"  expected: one of {sorted(_NUMPY)} (FP32 is {FP32}, INT64 is {INT64})\n  received: {number}\n"
+            "  what to do: declare the variable with a data type; save the program again if it is read"
         ) from None
 
 

@@ -144,7 +144,11 @@ def to_numpy_dtype(dtype: object) -> np.dtype:
     try:
         return _NUMPY[VarType(dtype)]  # type: ignore[arg-type]  # what is no number is told below
     except (KeyError, ValueError):
-        raise ValueError(f"{dtype!r} is not an element type. Expected one of {', '.join(map(str, _NUMPY))}.") from None
+        known = ", ".join(map(str, _NUMPY))
+        raise ValueError(
+            f"{dtype!r} is not an element type\n  expected: one of {known}\n  received: {dtype!r}\n"
+            "  what to do: declare the variable with a data type; save the program again if it is read"
+        ) from None
 
 
 def is_floating(dtype: object) -> bool:

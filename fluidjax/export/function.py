@@ -28,6 +28,7 @@ from lowering.engine.dataflow import definitions, needs
 from lowering.engine.plan import Plan, make_plan
 from lowering.engine.runner import Runner
 from lowering.engine.validate import validate
+from lowering.engine.wide import check_left, ended
 from lowering.engine.widen import widened
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need
@@ -102,6 +103,7 @@ class JaxFunction:
             key: a jax.random key, if the program is ``random``.
 
         Returns a list in the order of ``fetches``; sequences are LoDArrays (``data`` padded, ``lod``, ``nrows``).
+        What a loop joins along another axis than the first ends in zeros there, if values decide its number of steps.
 
         Raises ExportError (at trace time) for missing or unknown inputs, a missing key, and programs that depend on
         concrete values.
@@ -127,9 +129,10 @@ class JaxFunction:
             warnings.filterwarnings("ignore", "Explicitly requested dtype", UserWarning)  # 64 bits where there are 32
             try:
                 runner.run_ops(self._plan.segments[0].ops if self._plan.segments else (), env)
+                check_left((), map(env.get, self.written), ())
             except Need as needed:
                 raise _needs_values(needed) from needed
-        outputs = [plain(env[name]) for name in _computed(self.fetches, env)]
+        outputs = [ended(plain(env[name])) for name in _computed(self.fetches, env)]
         after = {name: plain(env[name]) if name in self.written else value for name, value in parameters.items()}
         return _poisoned((outputs, after), self._overflow(runner))
 

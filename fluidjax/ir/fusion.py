@@ -107,7 +107,10 @@ def _dense(r: Rewriter) -> Iterator[tuple[int, int, int | None]]:
         sum_ = r.ops[added]
         bias = r.value(first(sum_.input("Y"))) if sum_.type == "elementwise_add" and sum_.input("X") == [out] else None
         whole = bias is not None and bias.shape in ((weight.shape[1],), (1, weight.shape[1]))
-        rank = len(r.block._var_recursive(out).shape)
+        declared = r.block._find_var_recursive(out)
+        if declared is None:  # in a damaged program
+            continue
+        rank = len(declared.shape)
         last = setting(sum_, "axis") in (-1, setting(op, "x_num_col_dims"), rank - 1) if whole else False
         if not last or rank != setting(op, "x_num_col_dims") + 1:
             continue

@@ -249,6 +249,13 @@ def _zeroed(data: Any, value: Any, counts: Mapping[Any, Array]) -> Any:
     return data
 
 
+def ended(value: Any) -> Any:
+    """A wide value as an array that ends in zeros along its axes; anything else unchanged."""
+    if not isinstance(value, Wide):
+        return value
+    return _zeroed(value.data, value, {a.label: count for a, count in zip(value.axes, value.counts, strict=True)})
+
+
 def places(shape: Sequence[int], axis: Axis) -> np.ndarray:
     """int32, broadcastable to ``shape``: the position along the axis of each element."""
     at = np.arange(shape[axis.dim], dtype=np.int32) // axis.inner % axis.room

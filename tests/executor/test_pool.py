@@ -8,6 +8,7 @@ from unittest import mock
 
 import jax
 import pytest
+from jax._src.lib import xla_client
 
 import fluidjax as fluid
 from fluidjax import memory
@@ -90,6 +91,16 @@ def test_jaxs_own_variables_win(machine: dict[str, str]) -> None:
     before = dict(machine)
     fluid.core.globals()[FRACTION] = 0.25
     assert machine == before, "jax refuses both names of the fraction"
+
+
+@pytest.mark.parametrize(("older", "limit"), [("", 0.95), (".5", 0.5)])
+def test_jax_understands_what_it_is_told(older: str, limit: float, machine: dict[str, str]) -> None:
+    """What jax asks of its plugin for GPUs, from the variables as it reads them: a pool that grows, and how far."""
+    machine.update({"XLA_PYTHON_CLIENT_MEM_FRACTION": older} if older else {})
+    fluid.set_flags({FRACTION: 0.25})
+    with mock.patch.dict(os.environ, machine):
+        options = xla_client.generate_pjrt_gpu_plugin_options()
+    assert (options["preallocate"], options["memory_fraction"]) == (False, limit)
 
 
 def test_a_flag_that_comes_too_late_says_so(machine: dict[str, str]) -> None:

@@ -236,25 +236,6 @@ def test_a_loop_needs_a_bound_for_its_gradient_only():
     assert np.isnan(run({}, [np.full(1, 0.01, "float32")])[0]).all()
 
 
-def test_a_list_that_a_loop_fills_is_as_long_as_its_steps():
-    """Converted loops append by the array's own length; its elements are joined along any axis."""
-    x, limit = fluid.data("x", [2, 3]), fluid.layers.fill_constant([1], "int64", 4)
-    i, filled = fluid.layers.fill_constant([1], "int64", 0), fluid.layers.create_array("float32")
-    more = fluid.layers.less_than(i, limit)
-    loop = fluid.layers.While(more)
-    with loop.block():
-        row = fluid.layers.unsqueeze(x * fluid.layers.cast(i, "float32"), [1])
-        fluid.layers.array_write(row, fluid.layers.array_length(filled), filled)
-        fluid.layers.increment(i)
-        fluid.layers.less_than(i, limit, cond=more)
-    joined, sizes = fluid.layers.tensor_array_to_tensor(filled, axis=1)
-    function, parameters = to_jax(fluid.default_main_program(), ["x"], [joined, sizes])
-    given = np.arange(6, dtype="float32").reshape(2, 3)
-    found = jax.jit(function)(parameters, [given])
-    np.testing.assert_array_equal(found[0], np.stack([given * i for i in range(4)], 1))
-    np.testing.assert_array_equal(found[1], [1, 1, 1, 1])
-
-
 @pytest.mark.parametrize("certain", [True, False])
 def test_what_stands_before_a_loop_may_have_another_shape_if_no_step_reads_it(certain):
     """Converted loops hold a number where they make a tensor; without a step, the number would be what is left."""

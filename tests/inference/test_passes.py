@@ -151,3 +151,28 @@ def test_passes_take_attributes_that_a_program_does_not_say_to_be_the_ops_own(fo
     (tmp_path / "older" / "__model__").write_bytes(message.SerializeToString())
     plain, optimized = (output(predictor(str(tmp_path / "older"), optimized=way)) for way in (False, True))
     np.testing.assert_allclose(optimized, plain, rtol=1e-5, atol=1e-6)
+
+
+def test_passes_leave_a_damaged_op_to_the_run(folder, tmp_path):
+    """One with two values where it takes one; a pass would have taken it away as changing nothing."""
+    message = pb.ProgramDesc.FromString(Path(folder, "__model__").read_bytes())
+    scale = next(op for op in message.blocks[0].ops if op.type == "scale")
+    scale.inputs[0].arguments.append("x")
+    shutil.copytree(folder, tmp_path / "damaged")
+    (tmp_path / "damaged" / "__model__").write_bytes(message.SerializeToString())
+    for way in (False, True):
+        with pytest.raises(core.EnforceNotMet):
+            output(predictor(str(tmp_path / "damaged"), optimized=way))
+
+
+def test_passes_leave_what_is_not_declared(folder, tmp_path):
+    """The sum of a product that a pass would join runs without its declaration, with passes too."""
+    message = pb.ProgramDesc.FromString(Path(folder, "__model__").read_bytes())
+    product = next(op.outputs[0].arguments[0] for op in message.blocks[0].ops if op.type == "mul")
+    kept = [var for var in message.blocks[0].vars if var.name != product]
+    del message.blocks[0].vars[:]
+    message.blocks[0].vars.extend(kept)
+    shutil.copytree(folder, tmp_path / "undeclared")
+    (tmp_path / "undeclared" / "__model__").write_bytes(message.SerializeToString())
+    plain, optimized = (output(predictor(str(tmp_path / "undeclared"), optimized=way)) for way in (False, True))
+    np.testing.assert_allclose(optimized, plain, rtol=1e-5, atol=1e-6)

@@ -17,7 +17,7 @@ from lowering.loops.carried import known_int, scalar, zero_gradient
 from lowering.loops.while_loop import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
 from lowering.registry import Value, op
-from lowering.values import LoDArray, TensorArray, fill_padding
+from lowering.values import Axis, LoDArray, TensorArray, Wide, fill_padding
 
 
 def shape_like(out: str, source: str, level: int | None = 0) -> Any:
@@ -194,16 +194,23 @@ def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, 
 
 
 @tensor_array_to_tensor.with_room
-def _(x: Any, *, axis, use_stack):
-    """As many rows as a loop wrote, with room for what it may write."""
-    if not x.stacked or isinstance(x.buffer, LoDArray) or axis:
+def _(x: Any, *, axis, use_stack, ctx):
+    """What a loop wrote, with room for what it may write: as rows, or wide along another axis."""
+    if not x.stacked or isinstance(x.buffer, LoDArray) or ctx.op.block_idx:
         raise NeedsConcrete("the length of a tensor array")
-    size = x.buffer.shape[1] if x.buffer.ndim > 1 else 1
-    data = x.buffer if use_stack else x.buffer.reshape(-1, *x.buffer.shape[2:])
+    rank = x.buffer.ndim if use_stack else x.buffer.ndim - 1
+    axis = axis % rank if rank else 0
+    size = x.buffer.shape[1 + axis] if x.buffer.ndim > 1 + axis else 1
     count = jnp.asarray(x.length, np.int32).reshape(())
+    sizes = LoDArray(jnp.full(x.capacity, size, np.int32), (), count)
+    if axis:
+        used = Axis(axis, x.capacity, ("elements", ctx.op.outputs["Out"][0]), 1 if use_stack else size)
+        data = jnp.moveaxis(x.buffer, 0, axis)
+        joined = data if use_stack else data.reshape(*data.shape[:axis], -1, *data.shape[axis + 2 :])
+        return Wide(joined, (count,), (used,)), sizes
+    data = x.buffer if use_stack else x.buffer.reshape(-1, *x.buffer.shape[2:])
     rows = count if use_stack else count * size
-    sizes = jnp.full(x.capacity, size, np.int32)
-    return LoDArray(fill_padding(data, rows, backward=False), (), rows), LoDArray(sizes, (), count)
+    return LoDArray(fill_padding(data, rows, backward=False), (), rows), sizes
 
 
 @tensor_array_to_tensor.grad(wrt="x", slots={"d_out": "Out@GRAD"})
