@@ -28,6 +28,7 @@ from tests.spec.signatures import Entry, check, group_of
 ROOT = Path(__file__).parent.parent
 PAGE, GOLDEN = ROOT / "docs" / "coverage.md", ROOT / "docs" / "golden.json"
 PADDLE_TESTS = ROOT / "docs" / "paddle_tests.json"  # area -> file -> [cases, that fail on 1.8.5, that fail here]
+PADDLE_CASES = ROOT / "docs" / "paddle_cases.json"  # the same of cases that were brought together
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:
@@ -153,10 +154,10 @@ def c_programs(results: dict[str, dict[str, str]]) -> str:
     return f"{head}{found}\n\nNot passing:\n\n" + ("\n".join(failed) or "- none")
 
 
-def paddle_tests_part() -> str:
-    """Paddle's own unit tests by area: those that were run as files, and those whose ops were recorded."""
+def paddle_tests(path: Path) -> str:
+    """The files of a list by area: how many pass on 1.8.5, and how many of these here."""
     rows = []
-    for area, files in sorted(json.loads(PADDLE_TESTS.read_text()).items()):
+    for area, files in sorted(json.loads(path.read_text()).items()):
         good = {name: counts for name, counts in files.items() if not counts[1]}
         fails = sorted(name for name, counts in good.items() if counts[2])
         here = len(good) - len(fails)
@@ -164,6 +165,11 @@ def paddle_tests_part() -> str:
         rows.append([area, len(files), len(good), here, percent(here, len(good)), lost or "-"])
     whole = [sum(row[i] for row in rows) for i in (1, 2, 3)]
     rows.append(["**all**", *whole, percent(whole[2], whole[1]), ""])
+    return table(["area", "files", "pass on 1.8.5", "of these here", "", "cases that fail here"], rows)
+
+
+def paddle_tests_part() -> str:
+    """Paddle's own unit tests by area: those that were run as files, or as cases, and those whose ops were recorded."""
     recorded: dict[str, list[str]] = defaultdict(list)
     for cases in json.loads(GOLDEN.read_text())["ops"].values() if GOLDEN.exists() else ():
         for case, problem in cases.items():
@@ -173,7 +179,10 @@ def paddle_tests_part() -> str:
         "\n## Paddle's own tests\n\nFiles of Paddle's repository from the time of 1.5 to 1.8, under `fluidjax run`;"
         " those that fail on 1.8.5 itself are not held against fluidjax. The list is kept by hand"
         " (docs/paddle_tests.json).\n\n"
-        + table(["area", "files", "pass on 1.8.5", "of these here", "", "cases that fail here"], rows)
+        + paddle_tests(PADDLE_TESTS)
+        + "\n\nOf further files, the cases: brought together in tables, with the harness of the time, from versions of"
+        " several years (docs/paddle_cases.json).\n\n"
+        + paddle_tests(PADDLE_CASES)
         + f"\n\nOf {len(recorded)} test files of operators, the recorded cases all pass in {passed}.\n"
     )
 

@@ -116,6 +116,10 @@ class Dataset(PageViews):
 
     # What Fluid makes ready before a pass: reading begins here with the pass itself.
 
+    def set_generate_unique_feasigns(self, generate_uni_feasigns: bool, shard_num: int = 0) -> None:
+        """No effect, as in data sets in memory; the C++ object is not told how many tables there are."""
+        super().set_generate_unique_feasigns(generate_uni_feasigns, shard_num)
+
     def create_channel(self) -> None:
         """A no-op: samples in memory are a list."""
 

@@ -43,8 +43,8 @@ class PageViews:
         """The number of page views: 0."""
         return 0
 
-    def set_generate_unique_feasigns(self, generate_uni_feasigns: bool, shard_num: int = 0) -> None:
-        """No effect: servers make a row when it is first asked for. ``core.Dataset`` is given no ``shard_num``."""
+    def set_generate_unique_feasigns(self, generate_uni_feasigns: bool, shard_num: int) -> None:
+        """No effect: servers make a row when it is first asked for."""
         self.gen_uni_feasigns, self.local_shard_num = generate_uni_feasigns, shard_num
 
     def generate_local_tables_unlock(
