@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+import lowering
 from lowering import OpError
 
 NAN = float("nan")
@@ -71,6 +72,13 @@ def test_infinity_and_nan_as_text() -> None:
     assert out[0][0] == -np.inf and np.isnan(out[1][0])
     with pytest.raises(OpError, match="fill_constant"):
         run("fill_constant", {}, {"shape": [1], "dtype": 5, "str_value": "many"}, {"Out": 1})
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinities_are_filled_in_like_others(value: float) -> None:
+    """Masks of attention that Paddle 2 exports."""
+    filled = lowering.get_op("fill_any_like")(np.zeros((2, 3), np.float32), value=value)
+    np.testing.assert_array_equal(filled, np.full((2, 3), value, np.float32))
 
 
 @pytest.mark.parametrize("op", ["hard_shrink", "softshrink", "thresholded_relu"])

@@ -130,8 +130,8 @@ def fill_any_like(x: Meta, *, value: float = 0.0, dtype: int = -1):
 
 
 def _holds(kind: np.dtype, value: float) -> None:
-    """Refuse a number that the type does not hold."""
-    if kind.kind not in "iuf":
+    """Refuse a number that the type does not hold; floats hold infinities, as Paddle 2's kernel says."""
+    if kind.kind not in "iuf" or (kind.kind == "f" and not np.isfinite(value)):
         return
     bounds = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
     if not float(bounds.min) <= value <= float(bounds.max):
