@@ -205,7 +205,7 @@ def test_the_best_rows_and_branches_of_different_lengths():
 def test_elements_that_a_loop_wrote():
     buffer = coarse(4, 2, 3)
     join = partial(
-        get_op("tensor_array_to_tensor").roomy.fn, TensorArray(None, buffer, np.array([3], np.int32)), axis=0
+        get_op("tensor_array_to_tensor").roomy.fn, TensorArray(None, buffer, np.array([3], np.int32)), axis=0, ctx=None
     )
     joined = jax.device_get([join(use_stack=True), join(use_stack=False)])
     for (got, sizes), want in zip(joined, [buffer[:3], buffer[:3].reshape(6, 3)], strict=True):

@@ -196,10 +196,12 @@ def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, 
 @tensor_array_to_tensor.with_room
 def _(x: Any, *, axis, use_stack, ctx):
     """What a loop wrote, with room for what it may write: as rows, or wide along another axis."""
-    if not x.stacked or isinstance(x.buffer, LoDArray) or ctx.op.block_idx:
+    if not x.stacked or isinstance(x.buffer, LoDArray):
         raise NeedsConcrete("the length of a tensor array")
     rank = x.buffer.ndim if use_stack else x.buffer.ndim - 1
     axis = axis % rank if rank else 0
+    if axis and ctx.op.block_idx:
+        raise NeedsConcrete("the length of a tensor array")
     size = x.buffer.shape[1 + axis] if x.buffer.ndim > 1 + axis else 1
     count = jnp.asarray(x.length, np.int32).reshape(())
     sizes = LoDArray(jnp.full(x.capacity, size, np.int32), (), count)

@@ -68,8 +68,17 @@ def _prefer_gemm(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
 
     They do for groups whose columns stay in cache (3 to 4 times; then both take as long, and columns more memory).
     """
-    fit = _in_cache(w_shape, n, out, geo) and (geo.groups > 1 or (_dense(geo) and _many_taps(w_shape)))
+    fit = _in_cache(w_shape, n, out, geo) and (_grouping(w_shape, geo) or (_dense(geo) and _many_taps(w_shape)))
     return fit or _few(w_shape, n, out)
+
+
+def _grouping(w_shape: tuple, geo: Geometry) -> bool:
+    """Whether there are groups, and kernels small enough for a slice of each of an axis' taps."""
+    return geo.groups > 1 and _sliceable(w_shape)
+
+
+def _sliceable(w_shape: tuple) -> bool:
+    return all(k <= 32 for k in w_shape[2:])
 
 
 def _few(w_shape: tuple, n: int, out: tuple) -> bool:
@@ -79,7 +88,7 @@ def _few(w_shape: tuple, n: int, out: tuple) -> bool:
     43 ms at 8 positions (a GEMM: 0.7), 9.2 at 98 (4.6), 22 at 392 (17); from twice as many positions on it is faster.
     """
     positions = n * size_of(out)
-    return isinstance(positions, int) and positions <= w_shape[0]
+    return isinstance(positions, int) and positions <= w_shape[0] and _sliceable(w_shape)
 
 
 def _many_taps(w_shape: tuple) -> bool:
@@ -201,7 +210,9 @@ def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
     Measured on XLA:CPU: they do for pointwise kernels (2.4 times), groups (2 to 7 times), few input channels (7 times
     for one), few positions (9 times for 8 of them) and large kernels (3 times for 5x5).
     """
-    if geo.groups > 1 or size_of(w.shape[2:]) == 1 or w.shape[1] < 16:
+    if geo.groups > 1:
+        return _grouping(w.shape, geo)
+    if size_of(w.shape[2:]) == 1 or w.shape[1] < 16:
         return True
     n, out = dy.shape[0], dy.shape[2:]
     return _few(w.shape, n, out) or (_many_taps(w.shape) and _in_cache(w.shape, n, out, geo))
@@ -244,7 +255,7 @@ def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> j
     """
     if _pointwise(w_shape, geo):
         on_cpu = filter_grad_pointwise
-    elif geo.groups > 1 or _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo):
+    elif _grouping(w_shape, geo) or _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo):
         on_cpu = filter_grad_columns
     else:
         return filter_grad_direct(x, dy, w_shape, geo)
