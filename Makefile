@@ -23,10 +23,11 @@ help:
 
 .PHONY: help test demo lint types format bench performance coverage golden prove docs notebooks clean
 
-# A file's tests share what they compiled, so each file is one worker's; a worker takes up to 6 GB.
+# A file's tests share what they compiled, so each file is one worker's, in the folders' order: else the files of one long
+# test come last. A worker takes up to 6 GB.
 WORKERS ?= 2
 test: $(VENV)/.with-test
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: $(VENV)/.with-demo
 	$(PY) -m demo
