@@ -17,7 +17,7 @@ import numpy as np
 
 from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes, definitions
-from lowering.errors import LoweringError, NeedsConcrete
+from lowering.errors import LoweringError, NeedsConcrete, UninitializedError
 from lowering.loops import arrays
 from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
 from lowering.loops.save_plan import ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
@@ -77,7 +77,10 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
     if ctx.runner.interpret:
         raise NeedsConcrete("the condition of a conditional_block")
     env.update({n: stacked(n, env[n], ctx.runner) for n in written if isinstance(env.get(n), TensorArray)})
-    (shapes, kept_shapes, flag_shapes), again = trace(taken)
+    try:
+        (shapes, kept_shapes, flag_shapes), again = trace(taken)
+    except UninitializedError as error:  # no fault unless the block runs
+        raise NeedsConcrete("the condition of a conditional_block, which reads a variable without a value") from error
     template = {n: join(env[n], t) if _fits(env.get(n)) else t for n, t in shapes.items()}
 
     def yes(_: None) -> Any:

@@ -12,6 +12,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.framework.view import program_view
 from lowering.engine.runner import Runner
+from lowering.errors import UninitializedError
 from tests.control_flow.running import build, run
 
 layers = fluid.layers
@@ -75,6 +76,23 @@ def test_switch_case_by_index_and_default() -> None:
     main, startup, fetch = build(network)
     for index, want in ((1, 1.0), (4, 4.0), (2, -1.0)):
         assert run(main, startup, {"i": np.array([index])}, fetch)[0].tolist() == [want, want]
+
+
+def test_a_branch_that_is_not_taken_may_read_what_is_not_fed() -> None:
+    def network():
+        index, fed = fluid.data("i", [1], "int64"), [fluid.data(name, [-1], "float32") for name in "ab"]
+        weight = layers.create_parameter([1], "float32", name="w")
+        fns = {k: lambda x=x: layers.reduce_sum(x * weight) for k, x in enumerate(fed)}
+        loss = layers.switch_case(index, fns)
+        return [loss, *fluid.gradients([loss], [weight])]
+
+    main, startup, fetch = build(network)
+    for index, name in enumerate("ab"):
+        feed = {"i": np.array([index]), name: np.arange(3 + index, dtype="f")}
+        loss, gradient = run(main, startup, feed, fetch, {"w": np.array([2], "f")})
+        assert loss.tolist() == [2 * gradient[0]] and gradient.tolist() == [feed[name].sum()]
+        with pytest.raises(UninitializedError, match="was not fed"):
+            run(main, startup, {"i": np.array([1 - index]), name: feed[name]}, fetch)
 
 
 @pytest.mark.parametrize("signs", [[1, -1, 1, -1, -1], [1, 1, 1, 1, 1], [-1, -1, -1, -1, -1]])
