@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.common import lookup
-from fluidjax.writing.checks import FLOATS, check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, check_dtype, check_type, check_variable_and_dtype, only
 
 __all__ = ["one_hot", "embedding"]
 
@@ -23,6 +23,7 @@ def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Va
     Returns:
         float32 [..., depth].
     """
+    input = only(input)
     check_type(input, "input", Variable, "one_hot_v2")
     helper = LayerHelper("one_hot_v2", **locals())
     out = helper.create_variable_for_type_inference(dtype="float32")

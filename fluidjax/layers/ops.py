@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import FLOATS, INTS, check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FLOATS, INTS, check_dtype, check_type, check_variable_and_dtype, only
 from fluidjax.writing.emit import emit, emit_again
 
 _OUT: tuple[str, ...] = ("Out",)
@@ -153,12 +153,12 @@ def cumsum(
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
     """out = 0.5 x (1 + erf(x / sqrt 2)), or its tanh approximation if ``approximate``."""
-    return _with_attrs("gelu", x, {"approximate": approximate}, None)
+    return _with_attrs("gelu", only(x), {"approximate": approximate}, None)
 
 
 def erf(x: Variable) -> Variable:
     """out = the Gauss error function of each element; float16, float32 or float64."""
-    return _with_attrs("erf", x, {}, None)
+    return _with_attrs("erf", only(x), {}, None)
 
 
 __getattr__ = unknown_name(__name__)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from fluidjax.base.enums import VarType
 from fluidjax.data_feeder import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluidjax.framework import Variable
 
-__all__ = ["check_dtype", "check_type", "check_variable_and_dtype", "common_dtype", "convert_dtype"]
+__all__ = ["check_dtype", "check_type", "check_variable_and_dtype", "common_dtype", "convert_dtype", "only"]
 
 INTS = ("int32", "int64")
 FULL_FLOATS = ("float32", "float64")  # not in half precision
@@ -16,6 +17,11 @@ FULL_NUMBERS = (*FULL_FLOATS, *INTS)
 FLOATS = ("float16", *FULL_FLOATS)
 NUMBERS = (*FLOATS, *INTS)
 FILLED = ("bool", *NUMBERS)
+
+
+def only(input: Any) -> Any:
+    """The item of a list of one, else ``input``: layers of Fluid that hand their input on unchecked take it so."""
+    return input[0] if isinstance(input, (list, tuple)) and len(input) == 1 else input
 
 
 def common_dtype(layer: str, inputs: Iterable[Variable]) -> VarType:

@@ -56,6 +56,7 @@ DOMAINS: Mapping[tuple[str, str], Domain] = {
     ("lstmp", "proj_activation"): _ACTIVATIONS,
     **dict(_each("gru_unit", "activation gate_activation", OneOf((0, 1, 2, 3)))),
     **dict(_each("batch_norm inplace_abn data_norm instance_norm layer_norm", "epsilon", _SMALL)),
+    ("maxout", "groups"): Between(2),  # by its shape inference
     **dict(_each(_BROADCASTS, "axis", Between(-1))),
     **dict(_each(_QUANTIZERS, "bit_length", Between(1, 16))),
     **dict(_each("lod_rank_table merge_lod_tensor split_lod_tensor", "level", Between(0))),

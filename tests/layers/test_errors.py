@@ -36,6 +36,11 @@ def filled(value):
     block.append_op("fill_any_like", {"X": x}, {"Out": block.create_var(dtype="int64")}, attrs)
 
 
+def nms(**given):
+    args = {"score_threshold": 0.1, "nms_top_k": 4, "keep_top_k": 4, **given}
+    return L.multiclass_nms(fluid.data("boxes", [1, 2, 4]), fluid.data("scores", [1, 2, 2]), **args)
+
+
 FEW_DIMS = r"Input\(Index\).shape\[-1\] should be no greater than Input\(X\).rank"
 
 WRONG = {
@@ -59,6 +64,37 @@ WRONG = {
         "'outputs' in select_output",
     ),
     "a number that the type does not hold": (lambda: filled(1e30), ENFORCED, "cannot be filled into a tensor of int64"),
+    "one group of channels": (lambda: L.maxout(image(2, 4, 2, 2), 1), ENFORCED, "'groups' must be at least 2"),
+    "a switch that is a text": (lambda: L.dropout(image(2, 3), 0.5, is_test="x"), ENFORCED, "expects BOOLEAN"),
+    "samples of a vector": (lambda: L.sampling_id(image(4)), ENFORCED, "X must have 2 dims"),
+    "sizes that are no vector": (lambda: L.uniform_random(L.ones([1, 2], "int64")), ENFORCED, "must have 1 dims"),
+    "labels that are no column": (lambda: L.accuracy(image(2, 3), L.ones([2], "int64")), ENFORCED, "Label must have 2"),
+    "distances of three dims": (
+        lambda: L.edit_distance(*[L.ones([2, 3, 1], "int64")] * 2),
+        ENFORCED,
+        "Hyps must have 2",
+    ),
+    "distances of tables": (
+        lambda: L.edit_distance(*[L.ones([2, 3], "int64")] * 2),
+        ENFORCED,
+        "dim 1 of Hyps must be 1",
+    ),
+    "clicks that are a vector": (
+        lambda: L.teacher_student_sigmoid_loss(*[image(4)] * 2),
+        ENFORCED,
+        "X must have 2 dims",
+    ),
+    "clicks of a table": (
+        lambda: L.teacher_student_sigmoid_loss(*[image(2, 3)] * 2),
+        ENFORCED,
+        "dim 1 of Label must be 1",
+    ),
+    "ranks of a table": (lambda: L.margin_rank_loss(*[image(2, 3)] * 3), ENFORCED, "dim 1 of Label must be 1"),
+    "a threshold that is an int": (lambda: nms(score_threshold=1), TypeError, "'score_threshold' in multiclass_nms"),
+    "an overlap that is an int": (lambda: nms(nms_threshold=1), TypeError, "'nms_threshold' in multiclass_nms"),
+    "a count that is a fraction": (lambda: nms(nms_top_k=4.0), TypeError, "'nms_top_k' in multiclass_nms"),
+    "a switch that is a number": (lambda: nms(normalized=1), TypeError, "'normalized' in multiclass_nms"),
+    "two variables for one": (lambda: L.reduce_max([image(2), image(2)]), TypeError, "'input' in reduce_max"),
     "axis out of range": (lambda: L.reduce_sum(image(2, 3), 5), ENFORCED, r"\[-2, 2\)"),
     "index out of range": (lambda: image(2, 3)[5], ENFORCED, "nothing is left of axis 0"),
     "empty slice": (lambda: image(2, 3)[:, 1:1], ENFORCED, "nothing is left of axis 1"),
@@ -160,3 +196,49 @@ def test_message(name):
 def test_dense_where_sparse_is_expected():
     with pytest.raises(TypeError, match="SELECTED_ROWS"):
         L.get_tensor_from_selected_rows(image())
+
+
+def of_one(make, *shape):
+    """The layer's shape of a variable, and of a list that holds it alone."""
+    x = image(*shape)
+    return make(x).shape, make([x]).shape
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: L.gather(x, L.ones([2], "int64")),
+        lambda x: L.gather_nd(x, L.ones([2, 1], "int64")),
+        lambda x: L.slice(x, [0], [0], [1]),
+        lambda x: L.scatter(x, L.ones([2], "int64"), x),
+        lambda x: fluid.one_hot(x, 3),
+        lambda x: L.pool2d(x, 2),
+        L.gelu,
+        L.erf,
+        L.size,
+        L.reduce_max,
+        L.reduce_min,
+        L.reduce_prod,
+    ],
+)
+def test_a_list_of_one_is_its_variable(make):
+    alone, listed = of_one(make, 2, 3, 4, 4)
+    assert alone == listed
+
+
+def test_what_only_the_feed_tells_is_paired_with_care():
+    x, y = fluid.data("x", [-1, 1]), fluid.data("y", [-1, -1])
+    loss = L.huber_loss(x, y, 1.0)
+    feed = {"x": np.ones((3, 1), "float32"), "y": np.ones((1, 3), "float32")}
+    with pytest.raises(ENFORCED, match=r"the dims of X and Y must agree, received \[3, 1\] and \[1, 3\]"):
+        fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[loss])
+
+
+def test_a_row_has_one_class():
+    x, label = fluid.data("x", [None, 3]), fluid.data("label", [None, 2], "int64")
+    loss = L.hsigmoid(x, label, 4)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    feed = {"x": np.ones((2, 3), "float32"), "label": np.ones((2, 2), "int64")}
+    with pytest.raises(ENFORCED, match="Label must hold one class for each row of X"):
+        exe.run(feed=feed, fetch_list=[loss])

@@ -31,10 +31,14 @@ LOSSES = {
     "cross_entropy": lambda x, y: layers.cross_entropy(layers.softmax(x), y),
     "softmax": lambda x, y: layers.softmax(x) * -1.0,
     "bpr_loss": layers.bpr_loss,
-    "margin_rank_loss": lambda x, y: layers.margin_rank_loss(layers.ones_like(x), x, layers.zeros_like(x)),
+    "margin_rank_loss": lambda x, y: _ranked(layers.reshape(x, [-1, 1])),
     "sigmoid_cross_entropy": lambda x, y: layers.sigmoid_cross_entropy_with_logits(x, layers.ones_like(x)),
     "hinge": lambda x, y: _hinge(x),
 }
+
+
+def _ranked(x):
+    return layers.margin_rank_loss(layers.ones_like(x), x, layers.zeros_like(x))
 
 
 def _hinge(x):

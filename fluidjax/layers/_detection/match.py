@@ -7,7 +7,7 @@ from typing import Any
 from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
-from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype, common_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype, common_dtype
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -71,6 +71,16 @@ def target_assign(
     return out, weight
 
 
+_KINDS = {"top_k": int, "background_label": int, "normalized": bool, "use_gaussian": bool}
+
+
+def _check_attrs(layer: str, attrs: dict[str, Any]) -> None:
+    """Counts are ints, switches bools and thresholds floats: for an int threshold there is no kernel in Fluid."""
+    for name, value in attrs.items():
+        kind = next((kind for end, kind in _KINDS.items() if name.endswith(end)), float)
+        check_type(value, name, kind, layer)
+
+
 def multiclass_nms(
     bboxes: Variable,
     scores: Variable,
@@ -106,6 +116,7 @@ def multiclass_nms(
         "nms_eta": nms_eta,
         "normalized": normalized,
     }
+    _check_attrs("multiclass_nms", attrs)
     inputs = {"BBoxes": bboxes, "Scores": scores}
     return emit("multiclass_nms", inputs, bboxes.dtype, attrs, name=name, stop_gradient=True)
 
@@ -143,6 +154,7 @@ def locality_aware_nms(
         "nms_eta": nms_eta,
         "normalized": normalized,
     }
+    _check_attrs("locality_aware_nms", attrs)
     inputs = {"BBoxes": bboxes, "Scores": scores}
     out = emit("locality_aware_nms", inputs, bboxes.dtype, attrs, name=name)
     out.stop_gradient = True
@@ -185,6 +197,7 @@ def matrix_nms(
         "keep_top_k": keep_top_k,
         "normalized": normalized,
     }
+    _check_attrs("matrix_nms", attrs)
     outputs = [("Out", bboxes.dtype, True), ("Index", "int64", False)]  # holds int32, as in Fluid
     out, index = emit_many("matrix_nms", {"BBoxes": bboxes, "Scores": scores}, outputs, attrs, name=name)
     return (out, index) if return_index else out

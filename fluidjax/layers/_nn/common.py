@@ -173,7 +173,7 @@ def dropout(
         outputs={"Out": [out], "Mask": [mask]},
         attrs={
             "dropout_prob": dropout_prob,
-            "is_test": (is_test and not in_dygraph_mode()) or not records_gradients(),
+            "is_test": (False if in_dygraph_mode() else is_test or False) or not records_gradients(),
             "fix_seed": seed is not None,
             "seed": seed if seed is not None else 0,
             "dropout_implementation": dropout_implementation,

@@ -10,7 +10,7 @@ from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._nn.windows import FORMATS, channel_last, check_rank, window_padding
 from fluidjax.layers.utils import convert_to_list
-from fluidjax.writing.checks import NUMBERS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import NUMBERS, check_type, check_variable_and_dtype, only
 
 __all__ = ["pool2d", "pool3d", "adaptive_pool2d", "adaptive_pool3d"]
 
@@ -25,7 +25,8 @@ def _check_pool_type(pool_type: str, layer: str) -> None:
 def _pool(n: int, helper: LayerHelper) -> Variable:
     """Write a pooling over ``n`` spatial axes from the arguments held by ``helper``."""
     args, layer = helper.kwargs, f"pool{n}d"
-    check_type(args["input"], "input", Variable, layer)
+    input = only(args["input"])
+    check_type(input, "input", Variable, layer)
     check_type(args["use_cudnn"], "use_cudnn", bool, layer)
     _check_pool_type(args["pool_type"], layer)
     if not args["global_pooling"] and args["pool_size"] == -1:
@@ -40,7 +41,6 @@ def _pool(n: int, helper: LayerHelper) -> Variable:
         raise ArgumentError(
             f"When Attr(pool_padding) of {layer} is 'VALID', Attr(ceil_mode) must be False; received True. Change one."
         )
-    input = args["input"]
     check_rank(input, n, layer)
     out = helper.create_variable_for_type_inference(input.dtype)
     helper.append_op(

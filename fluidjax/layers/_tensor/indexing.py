@@ -10,7 +10,7 @@ from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.slicing import slice
 from fluidjax.layers.tensor import zeros
-from fluidjax.writing.checks import FULL_NUMBERS, INTS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, INTS, check_type, check_variable_and_dtype, only
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -42,11 +42,13 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
         overwrite: for a row gathered several times, the last gradient wins; False accumulates them.
     """
     attrs = {"overwrite": overwrite}
+    input = only(input)
     return emit("gather", {"X": input, "Index": index}, input.dtype, attrs)
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
     """out = input[index[..., 0], index[..., 1], ...]; the last dimension of ``index`` indexes leading ones of input."""
+    input = only(input)
     return emit("gather_nd", {"X": input, "Index": index}, input.dtype, name=name)
 
 
@@ -54,6 +56,7 @@ def scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
     """``input`` with row index[i] replaced by updates[i] or, if not ``overwrite``, by the sum of its updates."""
+    input = only(input)
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return emit("scatter", inputs, input.dtype, {"overwrite": overwrite}, name=name)
 

@@ -20,6 +20,7 @@ from fluidjax.writing.checks import (
     check_type,
     check_variable_and_dtype,
     convert_dtype,
+    only,
 )
 from fluidjax.writing.emit import emit, emit_again, emit_many
 
@@ -419,5 +420,6 @@ def rank(input: Variable) -> Variable:
 
 def size(input: Variable) -> Variable:
     """The number of elements of ``input``: int64 [1]."""
+    input = only(input)
     check_type(input, "input", Variable, "size")
     return emit("size", {"Input": input}, "int64")

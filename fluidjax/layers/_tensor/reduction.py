@@ -6,7 +6,15 @@ from typing import Any
 
 from fluidjax.framework import Variable
 from fluidjax.layers.ops import exp
-from fluidjax.writing.checks import FLOATS, FULL_FLOATS, FULL_NUMBERS, check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import (
+    FLOATS,
+    FULL_FLOATS,
+    FULL_NUMBERS,
+    check_dtype,
+    check_type,
+    check_variable_and_dtype,
+    only,
+)
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -29,6 +37,7 @@ def _reduce(
     op_type: str, input: Variable, dim: int | list[int] | None, keep_dim: bool, name: str | None, dtypes: Any = None
 ) -> Variable:
     """The dimensions of a reduction in Fluid's encoding: [0] with reduce_all for all of them."""
+    input = input if dtypes is not None else only(input)
     check_type(input, "input", Variable, op_type)
     if dtypes is not None:
         check_dtype(input.dtype, "input", dtypes, op_type)

@@ -9,7 +9,7 @@ from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
-from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_dtype, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_dtype, check_type, check_variable_and_dtype, only
 from fluidjax.writing.emit import emit
 
 __all__ = ["crop", "crop_tensor", "pad", "pad2d", "pad_constant_like", "slice", "strided_slice"]
@@ -55,6 +55,7 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
                 f"Input {label} must be an Variable, python list or tuple, received {type(value).__name__}."
             )
     helper = LayerHelper("slice")
+    input = only(input)
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand
+from lowering.errors import Misfit
 from lowering.ops.nn.embedding import gather_rows
 from lowering.ops.sparse import merge_rows
 from lowering.registry import Wise, op
@@ -46,6 +47,8 @@ def hierarchical_sigmoid(
     Fluid. PathTable and PathCode [N, depth] define a custom tree, padded with -1. W_Out is not written.
     """
     nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
+    if nodes.shape[0] != x.shape[0]:
+        raise Misfit(f"Label must hold one class for each row of X, received {list(label.shape)} for {list(x.shape)}")
     z = jnp.einsum("nd,nkd->nk", x, gather_rows(w, nodes))
     z = z if bias is None else z + gather_rows(bias.reshape(-1), nodes)
     z = jnp.clip(jnp.where(valid, z, 0), -CLIP, CLIP)

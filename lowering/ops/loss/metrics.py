@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering.engine.checks import Demand
+from lowering.ops import fitting
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import Masked, op
 from lowering.values import LoDArray, row_mask
@@ -28,6 +29,11 @@ def accuracy(out: LoDArray, indices, label):
     share = correct.astype(jnp.float32) / jnp.maximum(total, 1).astype(jnp.float32)
     accuracy = LoDArray(share, out.lod, None, out.nseq, out.longest, out.tight)
     return accuracy if out.lod else accuracy.data, correct, total
+
+
+@accuracy.fits
+def _(label):
+    fitting.rank("Label", label, 2)
 
 
 @accuracy.check

@@ -181,6 +181,8 @@ def teacher_student_sigmoid_loss(x, label, *, soft_max_up_bound: float = 15.0, s
 @teacher_student_sigmoid_loss.fits
 def _(x, label):
     fitting.alike("X and Label", x, label)
+    fitting.rank("X", x, 2)
+    fitting.dim("Label", label, 1, 1)
 
 
 @teacher_student_sigmoid_loss.grad

@@ -43,6 +43,8 @@ def margin_rank_loss(x1, x2, label, *, margin: float = 0.0):
 @margin_rank_loss.fits
 def _(x1, x2, label):
     fitting.alike("X1, X2 and Label", x1, x2, label)
+    fitting.rank("Label", label, 2)
+    fitting.dim("Label", label, 1, 1)
 
 
 @margin_rank_loss.grad(rows=WISE)

@@ -13,6 +13,7 @@ from lowering.values import Meta
 @op(out="Residual~ Out", lod={"Out": "x"}, rows=WISE)
 def huber_loss(x, y, *, delta: float):
     """Out = 0.5 r^2 where |r| <= delta, else delta * (|r| - 0.5 delta); Residual r = Y - X."""
+    fitting.alike("X and Y", x, y)  # again: a feed may tell what a declaration left open
     r = y - x
     size = jnp.abs(r)
     return r, jnp.where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta))
@@ -32,6 +33,7 @@ def _(residual, d_out, *, delta):
 @op(out="IntermediateVal~ Out", diff="x", lod=None, rows=WISE)
 def modified_huber_loss(x, y):
     """v = X * (2Y - 1); Out = -4 v below -1, (1 - v)^2 below 1, else 0."""
+    fitting.alike("X and Y", x, y)
     v = x * (2 * y - 1)
     return v, jnp.where(v < -1, -4 * v, jnp.where(v < 1, jnp.square(1 - v), 0))
 

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
+from lowering.ops import fitting
 from lowering.ops.sequence import shapes
 from lowering.ragged.rows import (
     bounds,
@@ -90,6 +91,14 @@ def edit_distance(hyps: LoDArray, refs: LoDArray, hyps_length=None, refs_length=
     count = sequence_count(hyps)
     rows = without_lod(per_sequence(hyps, distance[:, None]))
     return jnp.full(1, distance.shape[0] if count is None else count, jnp.int64), rows
+
+
+@edit_distance.fits
+def _(hyps, refs, hyps_length=None):
+    for name, ids in (("Hyps", hyps), ("Refs", refs)):
+        fitting.rank(name, ids, 2)
+        if hyps_length is None:
+            fitting.dim(name, ids, 1, 1)
 
 
 class Tags(NamedTuple):

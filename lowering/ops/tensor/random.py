@@ -11,6 +11,7 @@ import numpy as np
 from lowering.dtypes import to_numpy
 from lowering.engine import random_bits
 from lowering.engine.counts import with_rows
+from lowering.ops import fitting
 from lowering.ops.shared import into_declared, outputs_like, shape_from
 from lowering.ops.tensor.creation import batch_rows, infer_given_shape
 from lowering.program import VarInfo
@@ -50,6 +51,12 @@ def uniform_random(
     given = shape_tensor is None and not shape_tensor_list
     height = dims[0] if given else -1  # as Paddle infers it: before it looks into tensors
     return into_declared(with_rows(_with_diagonal(out, diag_num, diag_step, diag_val), dims), ctx, height)
+
+
+@uniform_random.fits
+def _(shape_tensor=None):
+    if shape_tensor is not None:
+        fitting.rank("ShapeTensor", shape_tensor, 1)
 
 
 @op(infer=infer_given_shape, vendor="use_mkldnn", diff="")
@@ -173,6 +180,11 @@ def sampling_id(x, *, key, min: float = 0.0, max: float = 1.0, seed: int = 0):
     threshold = random_bits.uniform(key, (x.shape[0], 1), x.dtype, min, max)
     picked = jnp.sum((jnp.cumsum(x, axis=1) <= threshold).astype(np.int32), axis=1)
     return jnp.minimum(picked, x.shape[1] - 1).astype(np.int64)
+
+
+@sampling_id.fits
+def _(x):
+    fitting.rank("X", x, 2)
 
 
 @op(diff="")
