@@ -168,7 +168,7 @@ def prepend_feed_ops(program: Program, feed_names: Sequence[str], holder: str = 
         if not block.has_var(name):
             raise ValueError(
                 explain(
-                    f"the model is to be fed {name!r}, which its outputs do not depend on",
+                    f"var {name} not in this block: the model is to be fed it, and its outputs do not depend on it",
                     "names of variables that the program reads",
                     f"feeds {list(feed_names)}",
                     "leave it out of feeded_var_names, or choose other target_vars",

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 # Position by position: results at unused positions are meaningless, but these ops put copies of used ones there.
 _PLACES = FINITE_PLACES | frozenset(
     "brelu ceil clip cos exp fill_any_like floor hard_shrink hard_sigmoid hard_swish log logical_not pow reciprocal"
-    " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu".split()
+    " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu"
+    " acos asin atan bitwise_not celu cosh erf expm1 log10 log1p log2 mish selu silu sinh tan trunc".split()
 )
 _PAIRED = frozenset(
     [f"elementwise_{name}" for name in "add sub mul div max min pow mod floordiv".split()]
     + "equal not_equal less_than less_equal greater_than greater_equal".split()
 )
-_ALIKE = frozenset("sum logical_and logical_or logical_xor huber_loss log_loss where".split())
+_ALIKE = frozenset(
+    "sum logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor huber_loss log_loss where".split()
+)
 
 
 def _lowest(dtype: Any) -> Any:
@@ -84,6 +87,10 @@ def _matmul(call: Call) -> Found:
     x, y = call.shape("X"), call.shape("Y")
     plain = int(call.attr("head_number")) == 1 and not call.attr("fused_reshape_Out")
     return _products(call, x, y, call.attr("transpose_X"), call.attr("transpose_Y")) if plain else None
+
+
+def _matmul_v2(call: Call) -> Found:
+    return _products(call, call.shape("X"), call.shape("Y"), call.attr("trans_x"), call.attr("trans_y"))
 
 
 def _bmm(call: Call) -> Found:
@@ -223,6 +230,7 @@ RULES: dict[str, Rule] = {
     "mul": _rows("X", "x_num_col_dims"),
     "fc": _rows("Input", "in_num_col_dims"),
     "matmul": _matmul,
+    "matmul_v2": _matmul_v2,
     "bmm": _bmm,
     "mean": _mean,
     "reduce_sum": _reduced(lambda _: 0),
@@ -233,6 +241,7 @@ RULES: dict[str, Rule] = {
     "reduce_all": _reduced(lambda _: True),
     "reduce_any": _reduced(lambda _: False),
     "softmax": _softmax,
+    "log_softmax": off("X"),
     "softmax_with_cross_entropy": _entropy("Logits", lambda call: int(call.attr("axis"))),
     "cross_entropy": _entropy("X", lambda call: -1),
     "cross_entropy2": _entropy("X", lambda call: -1),
@@ -240,6 +249,7 @@ RULES: dict[str, Rule] = {
     "norm": off("X"),
     "label_smooth": off_last,
     "top_k": off_last,
+    "top_k_v2": off("X"),
     "lookup_table": _lookup,
     "lookup_table_v2": _lookup,
     "one_hot": _one_hot,
@@ -252,4 +262,4 @@ RULES: dict[str, Rule] = {
     "sequence_unpad": _unpad,
 }
 
-GATHERING = frozenset("matmul bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split())
+GATHERING = frozenset("matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split())

@@ -100,6 +100,13 @@ def _flatten(call: Call) -> Found:
     return _relaid(call, x, (prod(x[:split]), prod(x[split:])), {0, 1})
 
 
+def _flatten_range(call: Call) -> Found:
+    x = call.shape("X")
+    first, last = (int(call.attr(name)) % len(x) for name in ("start_axis", "stop_axis"))
+    shape = (*x[:first], prod(x[first : last + 1]), *x[last + 1 :])
+    return _relaid(call, x, shape, set(range(len(shape))))
+
+
 def _squeeze(call: Call) -> Found:
     x = call.shape("X")
     named = {int(a) % len(x) for a in call.attr("axes")}
@@ -137,11 +144,16 @@ def _slice(call: Call) -> Found:
     return {"*": left}
 
 
-def _expand(call: Call) -> Found:
-    times = call.attr("expand_times")
-    if not call.only("X") or len(times) != len(call.shape("X")):
-        return None
-    return None if any(times[axis.dim] != 1 for axis in call.axes("X")) else {"*": call.axes("X")}
+def _repeated(attr: str) -> Rule:
+    """Whole copies of X side by side, along other dims than those that are wide."""
+
+    def rule(call: Call) -> Found:
+        times, told = call.attr(attr), any(call.each(slot) for slot in call.values if slot != "X")
+        if told or len(times) != len(call.shape("X")):
+            return None
+        return None if any(times[axis.dim] != 1 for axis in call.axes("X")) else {"*": call.axes("X")}
+
+    return rule
 
 
 def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
@@ -159,10 +171,12 @@ LAYOUTS: dict[str, Rule] = {
     "reshape2": _reshape,
     "flatten": _flatten,
     "flatten2": _flatten,
+    "flatten_contiguous_range": _flatten_range,
     "squeeze": _squeeze,
     "squeeze2": _squeeze,
     "unsqueeze": _unsqueeze,
     "unsqueeze2": _unsqueeze,
     "slice": _slice,
-    "expand": _expand,
+    "expand": _repeated("expand_times"),
+    "tile": _repeated("repeat_times"),
 }

@@ -15,6 +15,7 @@ from fluidjax.command import cli
 from fluidjax.export import ExportError, to_jax
 from fluidjax.export.c import source_of, trace
 from fluidjax.export.c.build import compile_c, compiler, difference, load_outputs, run_c, save_inputs
+from fluidjax.export.c.convert import draw_feeds
 from fluidjax.export.c.types import c_string, comment
 from fluidjax.export.files import Model
 from fluidjax.export.function import JaxFunction
@@ -281,3 +282,8 @@ def test_absurd_sizes_are_refused(tmp_path):
     for batch in (4096, (1 << 31) - 1):
         with pytest.raises(ExportError, match="more memory than any machine has"):
             model.write(str(tmp_path / "out"), "c", check=False, batch=batch)
+
+
+def test_an_input_that_a_damaged_program_does_not_declare():
+    with pytest.raises(ExportError, match="is fed 'x', which it does not declare\n  expected: .*\n  received: "):
+        draw_feeds(fluid.Program(), ["x"], 2, None)

@@ -67,6 +67,36 @@ def test_values_end_the_loop(stacked):
         np.testing.assert_allclose(found[3], wanted[3], rtol=1e-6)
 
 
+def appended(type: str, x: fluid.Variable, *outs: str, shape: list[int], slots=None, **attrs) -> fluid.Variable:
+    """The first result of an op that Fluid 1.8 has no layer for."""
+    block = fluid.default_main_program().global_block()
+    made = {slot: block.create_var(dtype="float32", shape=shape) for slot in ("Out", *outs)}
+    block.append_op(type, {"X": x, **(slots or {})}, made, attrs)
+    return made["Out"]
+
+
+def test_layers_of_paddle_2_take_such_a_list():
+    """Its table heads join what their loop made and put it through a Linear layer; what may follow one is here too."""
+    joined, _ = filled_by_a_loop(fluid.data("bound", [1]), stacked=False)
+    weights = fluid.layers.create_parameter([4, 3], "float32")
+    linear = appended("matmul_v2", joined, shape=[2, -1, 4], slots={"Y": weights}, trans_y=True)
+    smooth = appended("mish", appended("silu", linear, shape=[2, -1, 4]), shape=[2, -1, 4])
+    best = appended("top_k_v2", smooth, "Indices", shape=[2, -1, 2], k=2)
+    twice = appended("tile", appended("log_softmax", best, shape=[2, -1, 2]), shape=[2, -1, 4], repeat_times=[1, 1, 2])
+    paired = appended("unsqueeze2", twice, "XShape", shape=[2, 1, -1, 4], axes=[1])
+    flat = appended("flatten_contiguous_range", paired, "XShape", shape=[2, -1, 4], start_axis=1, stop_axis=2)
+    inner = appended("matmul_v2", flat, shape=[2, 4, 4], slots={"Y": flat}, trans_x=True)
+    exe, fetches = executor(), [linear, flat, inner]
+    given = {"x": ROWS, "bound": np.array([40], "float32")}
+    function, parameters = to_jax(fluid.default_main_program(), ["x", "bound"], fetches)
+    wanted = exe.run(feed=given, fetch_list=fetches)
+    found = jax.jit(function)(parameters, given)
+    for got, want in zip(found[:2], wanted, strict=False):
+        assert want.shape == (2, 3, 4) and not np.any(got[:, 3:])
+        np.testing.assert_allclose(got[:, :3], want, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found[2], wanted[2], rtol=1e-5)
+
+
 @pytest.mark.parametrize("to", ["c", "jax"])
 def test_files_of_such_a_list(tmp_path, to):
     """Compared with the Executor before they are there."""

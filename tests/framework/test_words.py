@@ -101,6 +101,8 @@ def test_a_model_that_is_fed_what_is_not_there(net, tmp_path):
     exe, x, _, loss = started(net)
     said(lambda: fluid.io.save_inference_model(str(tmp_path), ["image"], [loss], exe),
          "var image not in this block", "such as x, y", "feeded_var_names=['image']")  # fmt: skip
+    said(lambda: fluid.io.save_inference_model(str(tmp_path), ["x", "y"], [L.fc(x, 2)], exe),
+         "var y not in this block", "its outputs do not depend on it", "leave it out of feeded_var_names")  # fmt: skip
 
 
 def test_a_name_that_is_not_there():

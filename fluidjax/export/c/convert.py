@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -124,6 +124,8 @@ def draw_feeds(
     same: list[int] = []  # all ragged inputs share their lengths, because ops expect sequences to match
     found = {}
     for name in feeds:
+        if not block.has_var(name):
+            raise _undeclared(name, block.vars)
         var = block.var(name)
         levels = int(var.lod_level or 0)
         lengths: list[list[int]] = [[1] * batch for _ in range(levels - 1)]
@@ -138,6 +140,17 @@ def draw_feeds(
         numbers = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
         found[name] = Feed(np.asarray(numbers, dtype), tuple(lengths))
     return found
+
+
+def _undeclared(name: str, known: Iterable[str]) -> ExportError:
+    return ExportError(
+        explain(
+            f"the program is fed {name!r}, which it does not declare",
+            "inputs that are variables of the outermost block",
+            f"variables {', '.join(sorted(known)[:8]) or 'none'}",
+            "save the model again; its file is damaged",
+        )
+    )
 
 
 def _checked(
