@@ -171,6 +171,7 @@ class Background(Communication):
         self._before_receiving = max(int(settings.get("min_send_grad_num_before_recv", 1)), 1)
         self._changed = threading.Condition()
         self._sent = 0  # since something was received
+        self._begun = False  # whether anything was sent at all
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._error: BaseException | None = None
@@ -186,7 +187,7 @@ class Background(Communication):
         return [self._send_loop, self._receive_loop]
 
     def stop(self) -> None:
-        """Send what is pending, receive a last time, and stop."""
+        """Send what is pending, receive a last time, and stop. Who has sent nothing needs no server for that."""
         super().stop()
         with self._changed:
             self._stopping = True
@@ -194,7 +195,8 @@ class Background(Communication):
         for thread in self._threads:
             thread.join()
         self._raise()
-        self._receive()
+        if self._begun:
+            self._receive()
 
     def push(self, names: Sequence[str], values: Sequence[Any], there: Sequence[str], outside: Outside) -> None:
         """Queue values to be sent; blocks while the variable's queue is full."""
@@ -234,6 +236,7 @@ class Background(Communication):
                 return
             client.ask("SendVariable", taken)
             with self._changed:
+                self._begun = True
                 self._sent += len(taken)
                 self._changed.notify_all()
 

@@ -6,18 +6,25 @@ processes must reach in the same order, bring them together.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.distributed import global_state
+from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib import _jax
 
 from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
+from fluidjax.execution import coordinator
 from fluidjax.execution.form import form
 from fluidjax.execution.spreading import Spreading, Step, on_each_device
 from lowering.engine.host import provide
@@ -218,20 +225,43 @@ def join(endpoints: Sequence[str], rank: int) -> Processes | None:
         return _joined
     if len(endpoints) < 2:
         return None
+    if backends_are_initialized():
+        raise RuntimeError(_refusal("one that has computed", endpoints, rank))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         with _listening(_bound(endpoints[rank]) if rank else None):
-            jax.distributed.initialize(
-                endpoints[0],
-                len(endpoints),
-                rank,
-                coordinator_bind_address=_bound(endpoints[0]),  # jax would bind all addresses of the machine
-                heartbeat_timeout_seconds=_HEARTBEAT,
-            )
+            _connect(endpoints, rank)
     except RuntimeError as error:
         raise RuntimeError(_refusal(str(error), endpoints, rank)) from error
     _joined = Processes(endpoints, rank)
+    with _output_as_errors():
+        _joined.sums([np.zeros(1, np.float32)])  # gloo announces its connections where drivers read results
     return _joined
+
+
+def _connect(endpoints: Sequence[str], rank: int) -> None:
+    """What ``jax.distributed.initialize`` does, but for the coordinator: there it holds back the first one's exit."""
+    held = None if rank else coordinator.start(_bound(endpoints[0]), len(endpoints), _HEARTBEAT)
+    client = _jax.get_distributed_runtime_client(
+        endpoints[0], rank, init_timeout=300, use_compression=True, heartbeat_timeout=_HEARTBEAT
+    )
+    client.connect()
+    if held is not None:
+        atexit.register(coordinator.leave, held)
+    global_state.coordinator_address = endpoints[0]
+    global_state.process_id, global_state.num_processes, global_state.client = rank, len(endpoints), client
+
+
+@contextlib.contextmanager
+def _output_as_errors() -> Iterator[None]:
+    """Within it, what is written to descriptor 1 goes to descriptor 2."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _bound(endpoint: str) -> str:

@@ -9,9 +9,11 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.distributed import asynchronous
+from fluidjax.distributed.communicator import Background
+from fluidjax.distributed.parts import Target
 from fluidjax.distributed.shard import Shard
 from fluidjax.framework import program_view
-from tests.distributed.jobs import ROWS, WIDTH, Job, constant, dense, sparse
+from tests.distributed.jobs import ROWS, WIDTH, Job, constant, dense, free_ports, sparse
 
 OPTIMIZERS = {
     "sgd": lambda: fluid.optimizer.SGD(0.1),
@@ -100,6 +102,19 @@ def lower_half() -> fluid.Variable:
     low = fluid.layers.elementwise_mod(ids, fluid.layers.fill_constant([1], "int64", ROWS // 2))
     rows = fluid.layers.embedding(low, [ROWS, WIDTH], is_sparse=True, param_attr=constant("table", 0.3))
     return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.reduce_sum(rows, 1, keep_dim=True), y))
+
+
+def test_an_async_trainer_that_sent_nothing_stops_without_a_server():
+    before = fluid.get_flags(["FLAGS_rpc_deadline"])
+    fluid.set_flags({"FLAGS_rpc_deadline": 100})
+    try:
+        nowhere = Target(("w",), (f"127.0.0.1:{free_ports(1)[0]}",), ())
+        trainer = Background({"w@GRAD": nowhere}, {"w": nowhere}, fluid.global_scope(), {})
+        trainer.start()
+        trainer.stop()
+    finally:
+        fluid.set_flags(before)
+    assert fluid.global_scope().find_var("w") is None
 
 
 def test_what_nobody_looks_up_does_not_decay_in_async_mode():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fluidjax.execution import processes
+from fluidjax.execution import coordinator, processes
 
 
 def free_ports(count: int) -> list[int]:
@@ -31,7 +33,7 @@ def environment(rank: int, ports: list[int], **more: str) -> dict[str, str]:
 
 
 def together(*arguments: str) -> list[Any]:
-    """What each of two processes prints last."""
+    """What each of two processes prints: that alone, read from the first one to its end and then from the second."""
     ports = free_ports(2)
     command = [sys.executable, "-W", "error", "-m", "tests.parallel.trainer", *arguments]
     started = [
@@ -45,7 +47,8 @@ def together(*arguments: str) -> list[Any]:
             p.kill()
             p.wait()
     assert [p.returncode for p in started] == [0, 0], "\n".join(err for _, err in outputs)
-    return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+    assert left(ports[0])
+    return [json.loads(out) for out, _ in outputs]
 
 
 def expected() -> list[list[float]]:
@@ -96,6 +99,26 @@ def numbers(rank: int) -> np.ndarray:
 
 def test_the_first_process_listens_at_its_own_address_alone() -> None:
     assert together("reached") == [[True, False]] * 2
+
+
+def test_who_coordinates_ends_with_the_first_process() -> None:
+    (port,) = free_ports(1)
+    held = coordinator.start(f"127.0.0.1:{port}", 2, 10)
+    with pytest.raises(RuntimeError, match="in use"):
+        coordinator.start(f"127.0.0.1:{port}", 2, 10)
+    os.close(held)
+    assert left(port)
+
+
+def left(port: int) -> bool:
+    """Whether soon nobody holds it."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def test_alone_there_is_nobody_to_meet() -> None:
