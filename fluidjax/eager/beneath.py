@@ -1,4 +1,4 @@
-"""Methods of eager variables that Fluid's C++ gives them and its Python calls: scripts that go beneath the API use them."""
+"""What Fluid's C++ gives eager variables and its Python calls: scripts that go beneath the API use it."""
 
 from __future__ import annotations
 
