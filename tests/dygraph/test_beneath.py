@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def under_guard() -> Iterator[None]:
 def test_backward_by_a_tracer_and_the_gradients_tensor() -> None:
     x = dg.to_variable(np.ones([2, 3], "float32"))
     x.stop_gradient = False
-    loss = layers.reduce_sum(x * 2.0)
+    loss: Any = layers.reduce_sum(x * 2.0)
     with pytest.raises(EnforceNotMet, match="no dense gradient"):
         x._grad_value()
     loss._run_backward(dg.BackwardStrategy(), fluid.framework._dygraph_tracer(), False)
