@@ -72,6 +72,7 @@ class Layer(registered.Registered):
         self._sub_layers = collections.OrderedDict()
         self._forward_pre_hooks: dict[int, Any] = collections.OrderedDict()
         self._forward_post_hooks: dict[int, Any] = collections.OrderedDict()
+        self._loaddict_holder: dict[str, Any] = collections.OrderedDict()  # the state that was set last
 
     # Modes
 
@@ -287,6 +288,7 @@ class Layer(registered.Registered):
         Raises RuntimeError for a missing parameter, AssertionError for a wrong shape or dtype. Unused entries cause a
         warning.
         """
+        self._loaddict_holder = stat_dict
         unused = set(stat_dict)
         for prefix, layer in self.named_sublayers(include_self=True):
             unused -= layer._hold(prefix, stat_dict)

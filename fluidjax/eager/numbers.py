@@ -19,6 +19,7 @@ from fluidjax.eager.kernels import Kernel, forget, kernel_of
 from fluidjax.eager.moving import CLOSED, moves
 from fluidjax.eager.plans import Plan, Step
 from fluidjax.eager.points import Point
+from fluidjax.eager.sizes import known
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 from lowering.ops.math.arithmetic import in_type
@@ -36,7 +37,7 @@ _starts: dict[Any, set[Any]] = {}  # sliced input and size -> the starts seen
 def opened(kernel: Kernel, ins: Sequence[VarBase], point: Point) -> tuple[Kernel, Sequence[VarBase]] | None:
     """A kernel that takes the numbers of `kernel` as an operand, with its inputs; None to leave it unchanged."""
     if kernel.type == "slice":
-        return _opened_slice(kernel, ins)
+        return None if _is_size(ins[0], point) else _opened_slice(kernel, ins)
     if len(kernel.ins) != 1 or not kernel.attrs.get("fix_seed", True) or not moves(kernel, point):
         return None
     forget(kernel)
@@ -157,6 +158,12 @@ def _affine(kernel: Kernel) -> Affine:
     if key not in _affines:
         _affines[key] = Scale(kernel)
     return _affines[key]
+
+
+def _is_size(var: VarBase, point: Point) -> bool:
+    """Whether a variable is known from shapes: with the place as an operand, what is cut from it would not be."""
+    value = var._value
+    return value is not None and value.array is None and known(point, value) is not None
 
 
 def _opened_slice(kernel: Kernel, ins: Sequence[VarBase]) -> tuple[Kernel, Sequence[VarBase]] | None:

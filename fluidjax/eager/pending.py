@@ -23,6 +23,7 @@ from fluidjax.eager.kernels import Kernel, forget
 from fluidjax.eager.moving import moves
 from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
+from fluidjax.eager.sizes import Bound, bound, known
 from fluidjax.eager.tape import UNWANTED
 from fluidjax.eager.values import KEY, Spec, Value, spec_of
 from fluidjax.execution import seeds
@@ -129,7 +130,8 @@ class Recorder:
         except KeyError:
             found = kernel.infer(specs)
         if found is None:
-            return self._run_now(kernel, ins, seed)
+            instead = bound(kernel, ins, self.point, self.serial)
+            return self._run_now(kernel, ins, seed) if instead is None else self._run_other(instead, ins, seed)
         if kernel.sources and kernel.movable and moves(kernel, self.point):
             forget(kernel)
             return self._run_now(kernel, ins, seed)
@@ -140,7 +142,7 @@ class Recorder:
         if found and found[0].__class__ is int:
             return [ins[k] for k in found]  # inputs passed through need no op
         if not FLAGS["FLAGS_eager_blocks"]:
-            return self._run_directly(kernel, ins, seed, found)
+            return self._run_now(kernel, ins, seed, found)
         if self.point.depth >= self._limit:
             self.flush()
         serial, before = self.serial, self.point.leaves
@@ -148,7 +150,8 @@ class Recorder:
         if kernel.takes_key:
             codes.insert(0, self.leaf(self.key(seed)))
         fresh = tuple([v.spec for v in self._leaves[before:]])
-        after = self.point.after(kernel, tuple(codes), fresh, found, check is not None or kernel.takes_key)
+        special = check is not None or kernel.takes_key or kernel.__class__ is Bound
+        after = self.point.after(kernel, tuple(codes), fresh, found, special)
         after.limits = None if kernel.takes_key else limits
         return self.record(after)
 
@@ -268,18 +271,13 @@ class Recorder:
         self._draws += 1
         return Value(np.array([(seed or seeds.entropy) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
 
-    def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: int) -> list[Value | None]:
+    def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: int, specs: Any = None) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]
         if kernel.takes_key:
             arrays.insert(0, self.key(seed).array)
         results = with_x64(kernel.run, tuple(arrays))
-        return [None if a is None else Value(a, spec_of(a)) for a in results]
-
-    def _run_directly(self, kernel: Kernel, ins: Sequence[Value], seed: int, specs: Any) -> list[Value | None]:
-        arrays = [self.array_of(v) for v in ins]
-        if kernel.takes_key:
-            arrays.insert(0, self.key(seed).array)
-        results = with_x64(kernel.run, arrays)
+        if specs is None:
+            specs = [None if a is None else spec_of(a) for a in results]
         return [None if spec is None else Value(a, spec) for a, spec in zip(results, specs, strict=True)]
 
     def end_of_step(self) -> None:
@@ -294,6 +292,8 @@ class Recorder:
 
     def computed(self, value: Value) -> Any:
         """The same, where a vector in a buffer (see ``packs``) may stay there."""
+        if value.array is None and value.serial == self.serial:
+            value.array = known(self.point, value)
         if value.array is None:
             self.flush()
             if value.array is None:

@@ -29,13 +29,14 @@ class Point:
         expected: the point that followed this one last time.
         numbers: the numbers of ops that have followed it (see ``numbers``); None for none.
         flows, plan: which inputs of the last record gradients flowed to last time, and what these take (see ``follow``)
+        sizes: its outputs' numbers, if shapes alone decide them (see ``sizes``); () if not, None before it was asked.
         passes: the backward passes that started here (see ``passes``); None before the first.
         updates: the updates that started here, for each replay (see ``replay``); None before the first.
     """
 
     __slots__ = (
         "_others", "before", "codes", "depth", "expected", "first", "flows", "fresh", "kernel", "leaves", "limits",
-        "numbers", "outs", "passes", "plan", "record", "special", "tree", "updates",
+        "numbers", "outs", "passes", "plan", "record", "sizes", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,7 @@ class Point:
         self.limits: tuple[tuple[int, int], ...] | None = None
         self.expected: Point | None = None
         self.flows, self.plan = 0, None
+        self.sizes: tuple[Any, ...] | None = None
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.numbers: dict[Any, set[Any]] | None = None

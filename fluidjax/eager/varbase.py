@@ -12,6 +12,7 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer
 from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
+from fluidjax.eager.beneath import Beneath
 from fluidjax.eager.held import Holder
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import Point
@@ -26,7 +27,7 @@ from lowering.program import GRAD
 from lowering.values import SelectedRows
 
 
-class VarBase(EagerVariable):
+class VarBase(Beneath, EagerVariable):
     """A named value.
 
     Args:

@@ -195,3 +195,22 @@ def test_what_else_layers_keep() -> None:
         assert (norm._scale, norm._shift) == (False, True)
         assert dg.GRUUnit(6, bias_attr=False)._bias_attr is False
         assert dg.PRelu("all", param_attr=ATTR)._param_attr is ATTR
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_layers_dict_shows_its_fields(field: str) -> None:
+    make, argument, before, after, _ = FIELDS[field]
+    with dg.guard():
+        layer = make(**{argument: before})
+        assert layer.__dict__[field] == before
+        setattr(layer, field, after)
+        assert vars(layer)[field] == after
+
+
+def test_writing_into_a_layers_dict_changes_no_call() -> None:
+    with dg.guard():
+        layer, x = filled(dg.Conv2D(2, 3, 3)), dg.to_variable(IMAGE)
+        before = layer(x).numpy()
+        layer.__dict__["_stride"] = [2, 2]
+        assert layer._stride == [1, 1]
+        np.testing.assert_array_equal(layer(x).numpy(), before)

@@ -134,12 +134,8 @@ class Embedding(Layer):
         self._size, self._param_attr = size, param_attr
         padding_idx = -1 if padding_idx is None else padding_idx if padding_idx >= 0 else size[0] + padding_idx
         self._dtype = dtype
-        self._attrs = {
-            "is_sparse": is_sparse,
-            "is_distributed": is_distributed,
-            "remote_prefetch": is_sparse and not is_distributed,
-            "padding_idx": padding_idx,
-        }
+        self._is_sparse, self._is_distributed, self._padding_idx = is_sparse, is_distributed, padding_idx
+        self._remote_prefetch = is_sparse and not is_distributed
         self.weight = self.create_parameter(size, param_attr, dtype)
 
     def forward(self, input: Variable) -> Variable:
@@ -230,7 +226,8 @@ class BilinearTensorProduct(Layer):
     ) -> None:
         super().__init__()
         self._param_attr, self._bias_attr = param_attr, bias_attr
-        self._act = act
+        self._act, self._name = act, name
+        self._input1_dim, self._input2_dim, self._output_dim = input1_dim, input2_dim, output_dim
         self._dtype = dtype
         self.weight = self.create_parameter([output_dim, input1_dim, input2_dim], param_attr, dtype)
         self.bias = self.create_parameter([1, output_dim], bias_attr, dtype, is_bias=True)

@@ -124,12 +124,12 @@ class Conv2D(_Convolution):
 
     @_l_type.setter
     def _l_type(self, op_type: str) -> None:
-        self._op_type = op_type
+        self._op_type = self.__dict__["_l_type"] = op_type
 
     def _choose_op(self) -> None:
         check_flag("use_cudnn", self._use_cudnn)
-        if is_depthwise(self._num_channels, self._groups, self._num_filters, self._use_cudnn):
-            self._op_type = "depthwise_conv2d"
+        depthwise = is_depthwise(self._num_channels, self._groups, self._num_filters, self._use_cudnn)
+        self._l_type = "depthwise_conv2d" if depthwise else "conv2d"
 
 
 @named("num_filters filter_size stride padding dilation groups param_attr bias_attr use_cudnn act", of_channels)
@@ -207,8 +207,8 @@ class Conv2DTranspose(_Conv):
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)
         self._output_size = self._output_sizes(output_size)
         self._slide(stride, padding, dilation, use_cudnn)
-        if num_channels == groups == num_filters and not use_cudnn:
-            self._op_type = "depthwise_conv2d_transpose"
+        depthwise = num_channels == groups == num_filters and not use_cudnn
+        self._op_type = "depthwise_conv2d_transpose" if depthwise else "conv2d_transpose"
         self._filter_size = size = self._sizes(filter_size=_transposed_filter_size(self, filter_size))[0]
         self.weight = self.create_parameter([num_channels, num_filters // groups, *size], param_attr, dtype)
         self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
@@ -295,7 +295,6 @@ class Pool2D(Layer):
     Raises ValueError for invalid arguments.
     """
 
-    _l_type = "pool2d"
     _pool_type = Kept("pooling_type")
     _pool_size = Kept("ksize")
     _pool_stride = Kept("strides")
@@ -325,18 +324,13 @@ class Pool2D(Layer):
             )
         check_flag("use_cudnn", use_cudnn)
         super().__init__()
-        self._attrs = {
-            "pooling_type": pool_type,
-            "ksize": convert_to_list(pool_size, 2, "pool_size"),
-            "global_pooling": global_pooling,
-            "strides": convert_to_list(pool_stride, 2, "pool_stride"),
-            "paddings": convert_to_list(pool_padding, 2, "pool_padding"),
-            "use_cudnn": use_cudnn,
-            "ceil_mode": bool(ceil_mode),
-            "exclusive": bool(exclusive),
-        }
+        self._l_type, self._pool_type, self._global_pooling = "pool2d", pool_type, global_pooling
+        self._pool_size = convert_to_list(pool_size, 2, "pool_size")
+        self._pool_stride = convert_to_list(pool_stride, 2, "pool_stride")
+        self._pool_padding = convert_to_list(pool_padding, 2, "pool_padding")
+        self._use_cudnn, self._ceil_mode, self._exclusive = use_cudnn, bool(ceil_mode), bool(exclusive)
 
     def forward(self, input: Variable) -> Variable:
         """[N, C, H', W']."""
         check_variable(self, "input", input, ("int8", "uint8", *FLOATS))
-        return self._helper.run("pool2d", {"X": input}, self._attrs)
+        return self._helper.run(self._l_type, {"X": input}, self._attrs)

@@ -9,6 +9,8 @@ from typing import Any
 class Kept:
     """A field under Fluid's name: its value is an attribute of the layer's op, and setting it changes later calls.
 
+    The layer's ``__dict__`` shows it as well, as that of Fluid's layers does.
+
     Args:
         attribute: the name of the attribute in the layer's ``_attrs``.
         of: makes the attribute of what was set, which the field then still shows; None if they are the same.
@@ -28,7 +30,8 @@ class Kept:
 
     def __set__(self, layer: Any, value: Any) -> None:
         own = vars(layer)
+        own[self._name] = value
         if self._of is not None:
-            own[self._name], value = value, self._of(value)
+            value = self._of(value)
         # A new dict: what was recorded of earlier calls keeps the old one.
         own["_attrs"] = {**own.get("_attrs", {}), self._attribute: value}

@@ -57,7 +57,6 @@ class BatchNorm(Layer):
     _data_layout = Kept("data_layout")
     _use_global_stats = Kept("use_global_stats")
     _trainable_statistics = Kept("trainable_statistics")
-    _fuse_with_relu = False  # of MKL-DNN; scripts that call the op themselves pass it on
 
     def __init__(
         self,
@@ -104,13 +103,9 @@ class BatchNorm(Layer):
         variance = ParamAttr(moving_variance_name, one, **averaged)
         self._mean = _stopped(self.create_parameter(shape, mean, self._dtype))
         self._variance = _stopped(self.create_parameter(shape, variance, self._dtype))
-        self._attrs = {
-            "momentum": momentum,
-            "epsilon": epsilon,
-            "data_layout": data_layout,
-            "use_global_stats": use_global_stats,
-            "trainable_statistics": trainable_statistics,
-        }
+        self._momentum, self._epsilon, self._data_layout = momentum, epsilon, data_layout
+        self._use_global_stats, self._trainable_statistics = use_global_stats, trainable_statistics
+        self._fuse_with_relu = False  # of MKL-DNN; scripts that call the op themselves pass it on
 
     def forward(self, input: Variable) -> Variable:
         """A Variable shaped like the input, [N, C, ...] (or [N, ..., C])."""
@@ -279,7 +274,7 @@ class GroupNorm(Layer):
             raise ValueError(f"GroupNorm: unsupported data layout:{data_layout}. Transpose to NCHW.")
         self._act = act
         self._dtype = dtype
-        self._attrs = {"epsilon": epsilon, "groups": groups}
+        self._channels, self._epsilon, self._groups = channels, epsilon, groups
         self.weight = self.bias = None
         if param_attr:
             self.weight = self.create_parameter([channels], param_attr, dtype, default_initializer=Constant(1.0))
@@ -315,7 +310,7 @@ class SpectralNorm(Layer):
     ) -> None:
         super().__init__()
         self._dtype = dtype
-        self._attrs = {"dim": dim, "power_iters": power_iters, "eps": eps}
+        self._weight_shape, self._dim, self._power_iters, self._eps = weight_shape, dim, power_iters, eps
         rows = weight_shape[dim]
         start = Normal(0.0, 1.0)
         self.weight_u = _stopped(self.create_parameter([rows], None, dtype, default_initializer=start))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.dygraph._nn.common import check_variable, require
+from fluidjax.dygraph._nn.kept import Kept
 from fluidjax.dygraph._nn.named import named, of_sizes
 from fluidjax.dygraph.layers import Layer
 from fluidjax.framework import Variable, in_dygraph_mode
@@ -47,8 +48,9 @@ class GRUUnit(Layer):
         self.activation = _ACTIVATIONS[activation]
         self.gate_activation = _ACTIVATIONS[gate_activation]
         hidden = size // 3
+        self._bias_size = [1, 3 * hidden]
         self.weight = self.create_parameter([hidden, 3 * hidden], param_attr, dtype)
-        self.bias = self.create_parameter([1, 3 * hidden], bias_attr, dtype, is_bias=True)
+        self.bias = self.create_parameter(self._bias_size, bias_attr, dtype, is_bias=True)
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
         """(hidden [N, H], reset_hidden_pre [N, H], gate [N, 3 H]) from input [N, 3 H] and hidden [N, H]."""
@@ -108,6 +110,7 @@ class NCE(Layer):
         check_sampler(sampler, custom_dist)
         # Drawn tables are parameters by name only: they are not registered.
         self._tables = custom_inputs(self._helper, custom_dist, num_total_classes) if sampler == "custom_dist" else {}
+        self._num_total_classes = num_total_classes
         self._num_neg_samples = 10 if num_neg_samples is None else int(num_neg_samples)
         self._attrs = {
             "num_total_classes": int(num_total_classes),
@@ -153,6 +156,8 @@ class TreeConv(Layer):
         dtype: of the parameters.
     """
 
+    _max_depth = Kept("max_depth")
+
     def __init__(
         self,
         feature_size: int,
@@ -169,7 +174,8 @@ class TreeConv(Layer):
         self._act = act
         self._param_attr, self._bias_attr = param_attr, bias_attr
         self._dtype = dtype
-        self._attrs = {"max_depth": max_depth}
+        self._feature_size, self._output_size, self._num_filters = feature_size, output_size, num_filters
+        self._max_depth, self._name = max_depth, name
         if bias_attr:
             self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
         self.weight = self.create_parameter([feature_size, 3, output_size, num_filters], param_attr, dtype)
