@@ -99,12 +99,14 @@ class Whole:
         joins = [pack.join(arrays) for pack in self.packs]
         used = [pieces for _, pieces in joins]
         buffers = [buffer for buffer, _ in joins]
-        singles = [arrays[k] for k in self.singles]
+        singles = [*map(arrays.__getitem__, self.singles)]
         arrays.clear()
         for k in self.donated:
             if sys.getrefcount(singles[k]) > 2:  # the list, and the call
                 singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
-        found = self._executable.call(*[a.take() if a.__class__ is Piece else a for a in singles], *buffers)
+        if Piece in map(type, singles):
+            singles = [*map(taken, singles)]
+        found = self._executable.call(*singles, *buffers)
         if not self._settled:
             self._executable.settle()
             self._settled = True
@@ -113,7 +115,7 @@ class Whole:
         results = found[: len(self.given)]
         for pack, buffer, pieces in zip(self.packs, found[len(self.given) :], used, strict=True):
             results += pack.pieces(buffer, pieces)
-        return [results[n] for n in self._order]
+        return [*map(results.__getitem__, self._order)]
 
 
 class Entry:

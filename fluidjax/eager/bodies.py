@@ -15,7 +15,7 @@ import numpy as np
 
 from fluidjax.eager.demands import is_below
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.pending import Recorder
+from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.stretches import Stretch
 from fluidjax.eager.tape import UNWANTED, Node, OpNode
 from fluidjax.eager.values import Spec, Value
@@ -100,9 +100,11 @@ class Body:
         codes = {result.code: result.spec for result in results}
         self.fresh = [k for k, _ in outputs[: len(outputs) - len(changed)]]
         self.changed = list(zip(changed, [k for k, _ in outputs[len(self.fresh) :]], strict=True))
-        self._values = list(codes.items())
-        places = {code: k for k, code in enumerate(codes)}  # several variables may have one value
-        self._places = [places[result.code] for result in results] if len(places) < len(results) else None
+        self.values = [(result.code, result.spec) for result in results]
+        # Several variables may have one value; then all are made at once.
+        self._twins = [list(codes).index(result.code) for result in results] if len(codes) < len(results) else None
+        self._shown = dict.fromkeys([k for k, _ in outputs])
+        self._shown_values = list(codes.items()) if self._twins else [self.values[k] for k in self._shown]
         self.specs = tuple([results[k].spec for k, _ in outputs])
         self.output_of = {result: k for k, (result, _) in enumerate(outputs)}
 
@@ -137,9 +139,13 @@ class Body:
         seed = self.seed
         recorder.add_leaves([recorder.key(seed) if k is None else values[k] for k in self.leaves])
         recorder.extend(stretch.end)
-        held = recorder.outputs_of(self._values)
-        if self._places is not None:
-            held = [held[k] for k in self._places]
+        made = recorder.outputs_of(self._shown_values)
+        if self._twins is not None:
+            held: list[Any] = [made[k] for k in self._twins]
+        else:
+            held = [None] * len(self.results)
+            for k, value in zip(self._shown, made, strict=True):
+                held[k] = value
         outputs = []
         for k in self.fresh:
             result = self.results[k]
@@ -154,6 +160,8 @@ class Body:
             outputs.append(var)
         if self.nodes:
             node = CallNode(self, tuple(variables), held, outputs, bases)
+            if len(made) < len(held):
+                recorder.calls.append(weakref.ref(node))
             for k, (var, (_, place)) in enumerate(zip(outputs, self.outputs, strict=True)):
                 if place is not None:
                     var._place = node, k
@@ -165,20 +173,21 @@ class CallNode(Node):
 
     Attributes:
         plan: the body.
-        held: the values of the results.
+        serial: the number of the batch that it is part of.
+        held: the values of the results. While the batch is pending, None for those that nobody has asked for.
         outputs: weak references to the variables that the call returned.
         passed: the numbers of the ops that a known pass visited; False before one.
         places: of the outputs, once the ops have nodes of their own.
     """
 
-    __slots__ = ("bases", "held", "outputs", "places", "plan")
+    __slots__ = ("__weakref__", "bases", "held", "outputs", "places", "plan", "serial")
 
     def __init__(
         self, body: Body, variables: Sequence[Any], held: list[Value], outputs: Sequence[Any], bases: tuple[int, int]
     ) -> None:
         parents = [v._place if flows else UNWANTED for v, flows in zip(variables, body.flows, strict=True)]
         super().__init__(variables, parents, body.specs)
-        self.plan, self.held, self.bases = body, held, bases
+        self.plan, self.held, self.bases, self.serial = body, held, bases, recorder.serial
         self.outputs = [weakref.ref(var) for var in outputs]
         self.places: list[Any] | None = None
 
@@ -215,9 +224,19 @@ class CallNode(Node):
         """The value of a result: its variable's, while that exists."""
         at = self.plan.output_of.get(k)
         var = None if at is None else self.outputs[at]()
-        return self.held[k] if var is None else var._value
+        if var is not None:
+            return var._value
+        self.hold()
+        return self.held[k]
+
+    def hold(self) -> None:
+        """Make the values that nobody has asked for."""
+        missing = [k for k, value in enumerate(self.held) if value is None]  # of one that is freed or expanded, none
+        for k, value in zip(missing, recorder.outputs_of([self.plan.values[k] for k in missing]), strict=True):
+            self.held[k] = value
 
     def _expand(self) -> None:
+        self.hold()
         body, held, outputs = self.plan, self.held, [reference() for reference in self.outputs]
         made: list[Any] = []
         for k, result in enumerate(body.results):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import jax
@@ -86,26 +87,24 @@ class Pack:
         ends = np.cumsum(sizes).tolist()
         self.bounds = list(zip([0, *ends], ends, strict=False))
         self.size = ends[-1]
+        self._of = itemgetter(*self.leaves)
 
     def join(self, arrays: Sequence[Any]) -> tuple[Any, list[Piece]]:
         """The buffer of these leaves, which may be overwritten; `arrays` holds the only references to unneeded ones.
 
         Besides, the pieces that nothing else refers to, if all do so: they can serve again (see ``pieces``).
         """
-        first = arrays[self.leaves[0]]
-        buffer = first.buffer if first.__class__ is Piece else None
-        del first
-        whole, free, pieces = buffer is not None and buffer.shape[0] == self.size, True, []
-        for k, bounds in zip(self.leaves, self.bounds, strict=True):
-            piece = arrays[k]
-            if piece.__class__ is not Piece or piece.buffer is not buffer or piece.bounds != bounds:
-                whole = False
-                break
-            free = free and sys.getrefcount(piece) <= 3  # the list, the name, the call
-            pieces.append(piece)
-        if not whole:
-            return np.concatenate([np.asarray(taken(arrays[k])) for k in self.leaves]), []
-        return (buffer, pieces) if free else (jax.numpy.array(buffer, copy=True), [])
+        found = self._of(arrays)
+        buffer = found[0].buffer if {*map(type, found)} == _PIECES else None
+        if (
+            buffer is None
+            or buffer.shape[0] != self.size
+            or len({*map(id, map(_buffer_of, found))}) > 1
+            or [*map(_bounds_of, found)] != self.bounds
+        ):
+            return np.concatenate([np.asarray(taken(array)) for array in found]), []
+        free = max(map(sys.getrefcount, found)) <= 3  # the list, the tuple, the call
+        return (buffer, [*found]) if free else (jax.numpy.array(buffer, copy=True), [])
 
     def split(self, buffer: Any) -> list[Any]:
         """Split a buffer into its vectors, inside jit."""
@@ -118,6 +117,10 @@ class Pack:
         for piece in used:
             piece.buffer = buffer
         return used
+
+
+_PIECES = {Piece}
+_buffer_of, _bounds_of = attrgetter("buffer"), attrgetter("bounds")
 
 
 def packs_of(

@@ -27,6 +27,8 @@ class Visit(NamedTuple):
             leaves), and the number of that node's output or of the leaf.
         reads: ("i" or "o", k) for each input and output that the gradient reads; of a call ("o", k) for each result.
         inner: of a call, the numbers of the ops that are visited; True for an op.
+        here: whether it is a call of the batch that the pass is part of. It computed the same values then, and only
+            those that it returned may have been replaced.
     """
 
     plan: Any
@@ -34,6 +36,7 @@ class Visit(NamedTuple):
     edges: tuple[tuple[int, int, int], ...]
     reads: tuple[tuple[str, int], ...]
     inner: Any = True
+    here: bool = False
 
 
 class Gradient(NamedTuple):
@@ -70,7 +73,7 @@ class Known(NamedTuple):
         if root._place[1] != self.k or not recorder.takes(self.stretch.ops):
             return False
         reads = [root._value]
-        nodes = self._walk(root._place[0], reads)
+        nodes = self._walk(root._place[0], reads, recorder.serial)
         if nodes is None or not self.stretch.register(recorder, reads):
             return False
         variables = [root if at < 0 else nodes[at].inputs[i] for at, i, _, _, _ in reversed(self.gradients)]
@@ -87,16 +90,17 @@ class Known(NamedTuple):
         self._give(recorder, reads, variables)
         return True
 
-    def _walk(self, first: Any, reads: list[Any]) -> list[Any] | None:
+    def _walk(self, first: Any, reads: list[Any], serial: int) -> list[Any] | None:
         """The nodes, None if one differs; the values that they read are added to `reads`."""
         nodes: list[Any] = [first, *[None] * (len(self.visits) - 1)]
         leaves: list[Any] = []
         last = None
-        for node, (plan, specs, edges, wanted, _) in zip(nodes, self.visits, strict=True):  # the list grows meanwhile
+        for node, visit in zip(nodes, self.visits, strict=True):  # the list grows meanwhile
+            plan, specs, edges, wanted, _, here = visit
             kind = node.__class__
             if (kind is not OpNode and kind is not CallNode) or node.plan is not plan or node.specs != specs:
                 return None
-            if kind is CallNode and node.places is not None:
+            if kind is CallNode and (node.places is not None or (node.serial == serial) is not here):
                 return None
             if node.freed or (last is not None and node.order >= last):
                 return None
@@ -174,7 +178,7 @@ class Watched:
         """The pass that ran over `nodes` and found gradients; None if it cannot be repeated."""
         if any(node.__class__ not in (OpNode, InnerNode) or node.forward is not None for node in nodes):
             return None
-        visited = _Visited(nodes)
+        visited = _Visited(nodes, self.mark.serial)
         if visited.stopped:
             return None
         reads = [self.value, *visited.reads]
@@ -208,7 +212,8 @@ class _Visited:
         stopped: whether a variable was stopped after an op had read it.
     """
 
-    def __init__(self, nodes: Sequence[Any]) -> None:
+    def __init__(self, nodes: Sequence[Any], serial: int) -> None:
+        self._serial = serial
         groups: dict[int, list[Any]] = {}
         for node in nodes:
             groups.setdefault(id(_outermost(node)), []).append(node)
@@ -249,7 +254,7 @@ class _Visited:
         return [] if at < 0 else [(i, at, k)]  # [] where it gets no gradient
 
     def _call(self, n: int, group: list[Any]) -> Visit:
-        body = group[0].call.plan
+        body, here = group[0].call.plan, group[0].call.serial == self._serial
         edges: dict[int, list[Any]] = {}
         reads: dict[tuple[str, int], Any] = {}
         for node in group:
@@ -262,11 +267,14 @@ class _Visited:
             saved = dict(inner.saved)
             for kind, k in [s for step in node.plan.steps for s in step.sources if s[0] in ("i", "o")]:
                 ref = inner.inputs[k] if kind == "i" else saved[k]
+                if here and ref >= 0 and ref not in body.output_of:
+                    continue
                 value = node.inputs[k]._value if kind == "i" else node.output(k)
                 reads["o" if ref >= 0 else "i", ref if ref >= 0 else ~ref] = value
         self.reads += reads.values()
         flat = [edge for found in edges.values() for edge in found]
-        return Visit(body, body.specs, tuple(flat), tuple(reads), frozenset([node.number for node in group]))
+        inner = frozenset([node.number for node in group])
+        return Visit(body, body.specs, tuple(flat), tuple(reads), inner, here)
 
 
 def _outermost(node: Any) -> Any:

@@ -7,16 +7,15 @@ between two reads runs op by op or, if it occurred before, as one compiled block
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
+from fluidjax.eager.alive import array_of, referenced, to_device
 from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line, within
 from fluidjax.eager.kernels import Kernel, forget
@@ -43,7 +42,7 @@ class Recorder:
     Attributes:
         serial: the number of this batch of pending ops.
         point: the records of the batch (see ``points``).
-        outputs: the stand-in for each output, None if unused; references other than the list's count as uses.
+        outputs: the stand-ins for outputs, by number; references other than the dict's count as uses.
     """
 
     def __init__(self) -> None:
@@ -58,9 +57,11 @@ class Recorder:
         root = self._tree.root()
         self.serial += 1
         self.point = root
-        self.outputs: list[Value | None] = []
-        self._leaves: list[Value] = []
+        self.outputs: dict[int, Value] = {}
+        self.leaves: list[Value] = []
+        self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
         self._returning: list[Value] = []  # leaves known from other batches that are on the host
+        self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
         self._limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
@@ -90,7 +91,7 @@ class Recorder:
                     flows += flows
         except AttributeError:  # not an eager variable, or one without a value
             return None
-        leaves = self._leaves
+        leaves = self.leaves
         if len(leaves) != point.leaves:
             return None
         if point.fresh and tuple([v.spec for v in leaves[-len(point.fresh) :]]) != point.fresh:
@@ -114,7 +115,7 @@ class Recorder:
             or not FLAGS["FLAGS_eager_blocks"]
         ):
             return self._run_other(kernel, ins, seed)
-        serial, leaves = self.serial, self._leaves
+        serial, leaves = self.serial, self.leaves
         codes = tuple([v.index if v.serial == serial else self.leaf(v) for v in ins])
         if codes != point.codes or len(leaves) != point.leaves:
             return self._run_other(kernel, ins, seed)
@@ -149,7 +150,7 @@ class Recorder:
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
         if kernel.takes_key:
             codes.insert(0, self.leaf(self.key(seed)))
-        fresh = tuple([v.spec for v in self._leaves[before:]])
+        fresh = tuple([v.spec for v in self.leaves[before:]])
         special = check is not None or kernel.takes_key or kernel.__class__ is Bound
         after = self.point.after(kernel, tuple(codes), fresh, found, special)
         after.limits = None if kernel.takes_key else limits
@@ -157,35 +158,32 @@ class Recorder:
 
     def record(self, point: Point) -> list[Value | None]:
         """The outputs of the op that leads to a point."""
-        serial, index = self.serial, point.first
+        serial, index, outputs = self.serial, point.first, self.outputs
         results: list[Value | None] = []
         for spec in point.outs:
             value = None
             if spec is not None:
                 value = Value.__new__(Value)
                 value.array, value.spec, value.serial, value.index = None, spec, serial, index
+                outputs[index] = value
             results.append(value)
             index += 1
-        # Inlined: an interrupt, which arrives at calls, comes before all of this or after it.
-        self.outputs += results
-        self.point = point
+        self.point = point  # after an interrupt before this, there are stand-ins that nobody holds
         return results
 
     # What repeating a pass needs (see ``passes``).
 
     def takes(self, count: int) -> bool:
         """Whether this many more ops can be pending, and their leaves are the only new ones."""
-        fits = self.point.depth + count < self._limit and len(self._leaves) == self.point.leaves
+        fits = self.point.depth + count < self._limit and len(self.leaves) == self.point.leaves
         return fits and bool(FLAGS["FLAGS_eager_blocks"])
 
     def leaves_since(self, point: Point) -> list[Value]:
         """The leaves added after a point of this batch."""
-        return self._leaves[point.leaves :]
+        return self.leaves[point.leaves :]
 
     def extend(self, end: Point) -> None:
         """Continue to a point that this one leads to; outputs in between can only be obtained by ``output``."""
-        added: list[None] = [None] * (end.first + len(end.outs) - len(self.outputs))
-        self.outputs += added
         self.point = end
 
     def outputs_of(self, results: Sequence[tuple[int, Spec]]) -> list[Value]:
@@ -203,9 +201,7 @@ class Recorder:
 
     def output(self, code: int, spec: Spec) -> Value:
         """A pending output, by its number."""
-        value = Value.__new__(Value)
-        value.array, value.spec, value.serial, value.index = None, spec, self.serial, code
-        self.outputs[code] = value
+        value = self.outputs[code] = Value.pending(spec, self.serial, code)
         return value
 
     def _check(self, check: DemandKernel, ins: Sequence[Value]) -> Any:
@@ -230,14 +226,14 @@ class Recorder:
             raise lost()
         if value.serial >= 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT:
             self._returning.append(value)
-        code = ~len(self._leaves)
-        self._leaves.append(value)
+        code = ~len(self.leaves)
+        self.leaves.append(value)
         value.serial, value.index = self.serial, code
         return code
 
     def add_leaves(self, values: Sequence[Value]) -> None:
         """``leaf`` for many values, of which it is known that they are not pending."""
-        serial, leaves = self.serial, self._leaves
+        serial, leaves = self.serial, self.leaves
         code = ~len(leaves)
         leaves += values  # first: after an interrupt, a value that says it is a leaf is one
         for value in values:
@@ -252,7 +248,7 @@ class Recorder:
         Args:
             sources: for each a value or its number among ``values``, and the spec expected of it.
         """
-        serial, leaves = self.serial, self._leaves
+        serial, leaves = self.serial, self.leaves
         code = ~len(leaves)
         for source, spec in sources:
             value = values[source] if source.__class__ is int else source
@@ -307,32 +303,33 @@ class Recorder:
         uninterrupted(self._run_pending)
 
     def _run_pending(self) -> None:
-        point, leaves, outputs = self.point, self._leaves[: self.point.leaves], self.outputs
-        returning = self._returning
+        for reference in self.calls:
+            if (call := reference()) is not None:
+                call.hold()
+        call = None
+        point, leaves, outputs = self.point, self.leaves[: self.point.leaves], self.outputs
+        returning, kept = self._returning, self.kept
         self._clear()
-        alive = _held(outputs)
+        alive = referenced(outputs, point.end)
         if not alive:
             return
-        _place(returning)
-        arrays = [v.array for v in leaves]
+        for group in kept:
+            if _ARRAY in map(type, map(array_of, group.left)):
+                returning += [v for v in group.left if v.array.__class__ is _ARRAY and v.spec.dtype is _FLOAT]
+        to_device(returning)
+        arrays = [*map(array_of, leaves)]
+        for group in kept:
+            for value in group.left:
+                value.array = None
         del leaves, returning
-        for code, array in zip(alive, self.blocks.run(point, arrays, alive), strict=True):
-            outputs[code].array = array  # type: ignore[union-attr]
-
-
-def _place(values: list[Value]) -> None:
-    """Move values from the host to the device, which each call would repeat otherwise."""
-    for value in values:
-        value.array = jax.device_put(value.array, may_alias=False)  # jax.numpy.array compiles a copy for each shape
-
-
-def _held(outputs: list[Value | None]) -> tuple[int, ...]:
-    """The numbers of the outputs with references other than the list's."""
-    counts = list(map(sys.getrefcount, outputs))
-    return tuple([code for code, count in enumerate(counts) if count > _ALONE and outputs[code] is not None])
-
-
-_ALONE = next(map(sys.getrefcount, [object()]))
+        try:
+            results = self.blocks.run(point, arrays, alive)
+        except BaseException:
+            for group in kept:
+                group.intact = False
+            raise
+        for code, array in zip(alive, results, strict=True):
+            outputs[code].array = array
 
 
 recorder = Recorder()

@@ -20,7 +20,8 @@ class Point:
         before: the previous point; None at the start of a batch.
         kernel, codes: the last record.
         record: the same as one tuple (see ``pending``).
-        depth, first: the number of records up to here, and the number of the first output of the last one.
+        depth: the number of records up to here.
+        first, end: the numbers of the first output of the last one, and of the first of the next one.
         outs: the specs of its outputs, None for unused ones.
         fresh: the specs of the leaves that it reads first; () for none.
         leaves: the number of leaves up to here.
@@ -35,8 +36,8 @@ class Point:
     """
 
     __slots__ = (
-        "_others", "before", "codes", "depth", "expected", "first", "flows", "fresh", "kernel", "leaves", "limits",
-        "numbers", "outs", "passes", "plan", "record", "sizes", "special", "tree", "updates",
+        "_others", "before", "codes", "depth", "end", "expected", "first", "flows", "fresh", "kernel", "leaves",
+        "limits", "numbers", "outs", "passes", "plan", "record", "sizes", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
@@ -52,10 +53,10 @@ class Point:
         self.tree, self.before, self.special = tree, before, special
         self.kernel, self.codes, self.record = kernel, codes, (kernel, *codes)
         self.fresh, self.outs = fresh, outs
-        self.depth = self.first = self.leaves = 0
-        if before is not None:
-            self.depth, self.first = before.depth + 1, before.first + len(before.outs)
-            self.leaves = before.leaves + len(fresh)
+        self.depth: int = 0 if before is None else before.depth + 1
+        self.leaves: int = 0 if before is None else before.leaves + len(fresh)
+        self.first: int = 0 if before is None else before.end
+        self.end: int = self.first + len(outs)
         self.limits: tuple[tuple[int, int], ...] | None = None
         self.expected: Point | None = None
         self.flows, self.plan = 0, None

@@ -9,12 +9,45 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from fluidjax.eager.kept import Kept, Member
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.stretches import Mark, Stretch
+from fluidjax.eager.stretches import Mark, Source, Stretch
 from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.varbase import VarBase
 
 Call = tuple[Kernel, Sequence[Any], Sequence[Any]]  # a kernel, its input and output variables
+
+
+class Around(NamedTuple):
+    """A replay after one point, without what it does to the variables that are kept together (see ``kept``).
+
+    Attributes:
+        stretch: what it records, without leaves.
+        runs: what becomes a leaf, in order: which of the kept variables do, and the others that follow them.
+        results: for each other variable that it writes, the number of the output and its spec.
+        codes: the numbers of the outputs that the kept variables become.
+    """
+
+    stretch: Stretch
+    runs: list[tuple[slice, list[tuple[Source, Spec]]]]
+    results: list[tuple[int, Spec]]
+    codes: tuple[int, ...]
+
+    def run(self, kept: Kept, reads: Sequence[Any], variables: Sequence[Any]) -> bool:
+        """See ``Update.run``."""
+        stretch = self.stretch
+        if kept.serial == recorder.serial or not recorder.takes(stretch.ops):
+            return False
+        for these, sources in self.runs:
+            recorder.leaves += kept.values[these]
+            if not recorder.become_leaves(sources, reads):
+                return False
+        if not stretch.register(recorder, reads):
+            return False
+        kept.enter(self.codes, stretch.end)
+        _assign(variables, self.results)
+        return True
 
 
 class Update(NamedTuple):
@@ -23,10 +56,12 @@ class Update(NamedTuple):
     Attributes:
         stretch: what it records.
         results: for each variable that it writes, the number of the output and its spec.
+        around: the same without the variables that can be kept together; None if there are too few of them.
     """
 
     stretch: Stretch
     results: list[tuple[int, Spec]]
+    around: Around | None
 
     def run(self, reads: Sequence[Any], variables: Sequence[Any]) -> bool:
         """Repeat it; returns False, without effect, if anything differs."""
@@ -34,13 +69,18 @@ class Update(NamedTuple):
         if not recorder.takes(stretch.ops) or not stretch.register(recorder, reads):
             return False
         recorder.extend(stretch.end)
-        for var, value in zip(variables, recorder.outputs_of(self.results), strict=True):
-            if var._held.__class__ is Value:
-                var._held = value
-            else:
-                var._value = value  # into the array that it shares memory with
-            var._place = None
+        _assign(variables, self.results)
         return True
+
+
+def _assign(variables: Sequence[Any], results: Sequence[tuple[int, Spec]]) -> None:
+    """Variables become outputs of the batch."""
+    for var, value in zip(variables, recorder.outputs_of(results), strict=True):
+        if var._held.__class__ is Value:
+            var._held = value
+        else:
+            var._value = value  # into the array that it shares memory with
+        var._place = None
 
 
 class Replay:
@@ -67,18 +107,34 @@ class Replay:
             self._steps.append((kernel, reads, writes))
         self._temporaries = len(numbers) - len(given)
         self._read, self._written = list(read.values()), list(written.values())
+        # Its own alone, as far as can be seen: nothing else reads or writes an optimizer's variables in a step.
+        own = {key for key, var in written.items() if key in read and var.__class__ is VarBase}
+        self._own = [var for var in self._read if id(var) in own]
+        self._read_beside = [var for var in self._read if id(var) not in own]
+        self._written_beside = [var for var in self._written if id(var) not in own]
+        self._kept: Kept | None = None
+        self._groups = 0  # that have been formed
 
     def run(self, tracer: Any, given: Sequence[Any]) -> None:
         """Run the ops with other given variables."""
         values = _values(given)
-        reads = values + _values(self._read)
         point = recorder.point
         if point.updates is None:
             point.updates = WeakKeyDictionary()  # a step that recurs will recur again
             return self._run(tracer, values)
         updates = point.updates.setdefault(self, [])
-        if any(update.run(reads, self._written) for update in updates):
-            return None
+        kept = self._kept
+        if kept is not None and kept.intact:
+            reads = values + _values(self._read_beside)
+            for update in updates:
+                if update.around is not None and update.around.run(kept, reads, self._written_beside):
+                    return None
+        reads = values + _values(self._read)
+        for update in updates:
+            if update.run(reads, self._written):
+                if update.around is not None:
+                    self._keep(update.around)
+                return None
         mark = Mark(recorder)
         self._run(tracer, values)
         if len(updates) < _UPDATES:
@@ -101,7 +157,39 @@ class Replay:
         results: list[Value] = [var._value for var in self._written]
         if stretch is None or not all(map(mark.made, results)) or len(set(map(id, results))) < len(results):
             return []
-        return [Update(stretch, [(value.index, value.spec) for value in results])]
+        made = {id(var): (value.index, value.spec) for var, value in zip(self._written, results, strict=True)}
+        return [Update(stretch, [*made.values()], self._around(stretch, len(reads) - len(self._read), made))]
+
+    def _around(self, stretch: Stretch, given: int, made: dict[int, tuple[int, Spec]]) -> Around | None:
+        """See Update; the variables that are kept must be leaves of it, in the order in which they are read."""
+        numbers = {id(var): given + k for k, var in enumerate(self._read)}
+        own = [(numbers[id(var)], made[id(var)][1]) for var in self._own]
+        if len(own) < _LEAST or [leaf for leaf in stretch.leaves if leaf in own] != own:
+            return None
+        beside = [*range(given), *[numbers[id(var)] for var in self._read_beside]]
+        renumbered = {k: n for n, k in enumerate(beside)}
+        runs: list[tuple[slice, list[tuple[Source, Spec]]]] = [(slice(0, 0), [])]
+        count = 0
+        for source, spec in stretch.leaves:
+            if (source, spec) not in own:
+                runs[-1][1].append((renumbered[source] if source.__class__ is int else source, spec))
+                continue
+            if runs[-1][1]:
+                runs.append((slice(count, count), []))
+            count += 1
+            runs[-1] = slice(runs[-1][0].start, count), []
+        part = Stretch([stretch.codes[k] for k in beside], [], stretch.ops, stretch.end)
+        codes = tuple([made[id(var)][0] for var in self._own])
+        return Around(part, runs, [made[id(var)] for var in self._written_beside], codes)
+
+    def _keep(self, around: Around) -> None:
+        """Keep the variables that the update has just replaced together, unless that has been of no use."""
+        if self._groups == _GROUPS:
+            return
+        self._groups += 1
+        self._kept = Kept([var._value for var in self._own])
+        for k, var in enumerate(self._own):
+            var._held = Member(self._kept, k)
 
 
 def _values(variables: Sequence[Any]) -> list[Any]:
@@ -110,3 +198,5 @@ def _values(variables: Sequence[Any]) -> list[Any]:
 
 
 _UPDATES = 8  # known updates of a replay for one point
+_LEAST = 4  # variables that are kept together
+_GROUPS = 32  # of them that are formed; a script that looks at its optimizer's variables in each step parts them all

@@ -45,7 +45,7 @@ class Mark:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.serial, self.point = recorder, recorder.serial, recorder.point
-        self.first = len(recorder.outputs)  # the number of the first output after it
+        self.first = self.point.end  # the number of the first output after it
 
     def stretch(self, reads: Sequence[Any]) -> Stretch | None:
         """What has been recorded since, which read these values; None if it cannot be repeated."""

@@ -105,6 +105,13 @@ class Value:
         self.serial = -1
         self.index = 0
 
+    @staticmethod
+    def pending(spec: Spec, serial: int, index: int) -> Value:
+        """The value of a pending output, or of none yet."""
+        value = Value.__new__(Value)
+        value.array, value.spec, value.serial, value.index = None, spec, serial, index
+        return value
+
 
 def on_host(array: Any) -> np.ndarray:
     """A copy of a dense value's numbers."""

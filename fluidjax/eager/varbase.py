@@ -14,6 +14,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
 from fluidjax.eager.beneath import Beneath
 from fluidjax.eager.held import Holder
+from fluidjax.eager.kept import Member
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import Point
 from fluidjax.eager.sharing import Shared
@@ -52,7 +53,7 @@ class VarBase(Beneath, EagerVariable):
     ) -> None:
         self._name: str | int | None = name or generated_name()
         self.persistable = persistable
-        self._held: Value | Shared | None = None if value is None else values.value_of(value)
+        self._held: Value | Shared | Member | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
         self._grad: Value | VarBase | None = None
         self._place: Any = None
@@ -73,11 +74,13 @@ class VarBase(Beneath, EagerVariable):
 
     @property
     def _value(self) -> Value | None:
-        return self._held.now() if isinstance(self._held, Shared) else self._held
+        held = self._held
+        return held if held is None or held.__class__ is Value else held.now()  # type: ignore[union-attr]
 
     @_value.setter
     def _value(self, value: Value | None) -> None:
-        self._held = self._held.becomes(value) if isinstance(self._held, Shared) else value
+        held = self._held
+        self._held = value if held is None or held.__class__ is Value else held.becomes(value)  # type: ignore[union-attr]
 
     # What it is.
 
@@ -235,7 +238,7 @@ class VarBase(Beneath, EagerVariable):
         Zeros for an output that nothing was computed from, if the op's gradient reads those of all its outputs.
         """
         held = self._held_gradient()
-        grad = None if held is None else _value_of(held)
+        grad = held._value if isinstance(held, VarBase) else held
         if grad is None:
             return None
         array = recorder.array_of(grad)
@@ -251,21 +254,21 @@ class VarBase(Beneath, EagerVariable):
 
     def clear_gradient(self) -> None:
         """Zero the gradient; a sparse one is removed."""
-        held = self._grad
-        grad = None if held is None else _value_of(held)
+        held: Any = self._grad
+        grad = held if held is None or held.__class__ is Value else held._value
         if grad is None:
             return
-        if grad.spec.kind == VarType.SELECTED_ROWS:
+        if grad.spec.kind is _SPARSE:
             self._grad = None
-        elif isinstance(held, VarBase):
-            held._value = values.zeros(grad.spec)
-        else:
+        elif grad is held:
             self._grad = values.zeros(grad.spec)
+        else:
+            held._value = values.zeros(grad.spec)
 
     def _grad_ivar(self) -> VarBase | None:
         """The gradient as a variable; None if there is none."""
-        held = self._held_gradient()
-        if isinstance(held, Value):
+        held: Any = self._held_gradient()
+        if held.__class__ is Value:
             self._grad = held = VarBase._of(self.name + GRAD, held, False)
         return held
 
@@ -343,31 +346,29 @@ def recorded(
         stop_gradient: of the variables.
         ids: supplies their numbers.
     """
-    serial, first, name, k = recorder.serial, point.first, ids["tmp"], 0
+    serial, outputs, code, name, k = recorder.serial, recorder.outputs, point.first, ids["tmp"], 0
     variables: list[VarBase] = []
     results: list[Value | None] = []
     for spec in point.outs:
         value = None
         if spec is not None:
             value = _new(Value)
-            value.array, value.spec, value.serial, value.index = None, spec, serial, first + k
+            value.array, value.spec, value.serial, value.index = None, spec, serial, code
+            outputs[code] = value
         var = _new(VarBase)
         var._name, var._held, var._stop_gradient, var._grad = name + k, value, stop_gradient, None
         var._place, var.persistable, var._declared = None if node is None else (node, k), False, UNKNOWN
         results.append(value)
         variables.append(var)
+        code += 1
         k += 1  # noqa: SIM113 (enumerate takes longer)
     ids["tmp"] = name + k
-    recorder.outputs += results
     recorder.point = point
     return variables, results
 
 
 _new: Any = object.__new__
-
-
-def _value_of(grad: Value | VarBase) -> Value | None:
-    return grad._value if isinstance(grad, VarBase) else grad
+_SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
 
 
 def gradient_of(var: VarBase, grad: Any, create: bool) -> VarBase:

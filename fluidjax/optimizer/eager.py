@@ -102,8 +102,7 @@ class EagerUpdates:
 
     def _eager_gradients(self, named: Iterable[Any] | None = None) -> list[Pair]:
         """Trainable parameters that have a gradient, with that gradient."""
-        pairs = [(p, p._grad_ivar()) for p in self._eager_parameters(named) if p.trainable]
-        return [(p, g) for p, g in pairs if g is not None]
+        return [(p, g) for p in self._eager_parameters(named) if p.trainable and (g := p._grad_ivar()) is not None]
 
     def _eager_minimize(
         self, loss: Any, startup_program: Program | None, named: Iterable[Any] | None = None
@@ -140,15 +139,16 @@ class EagerUpdates:
         """The key that determines the ops of an update; None if it depends on code outside fluidjax."""
         given = [self, self._grad_clip, self.regularization, *[p.regularizer for p, _ in pairs]]
         parts = [part for part in given if part is not None]
-        if any(not type(part).__module__.startswith("fluidjax.") for part in parts):
+        if not all([_is_ours(part.__class__) for part in parts]):
             return None
         if self._grad_clip is not None and self._grad_clip._need_clip_func is not None:
             return None
-        numbers = [tuple([v for v in vars(p).values() if isinstance(v, (int, float, str))]) for p in parts]
-        settings = [
-            (id(p), g._spec, p.trainable, p.optimize_attr["learning_rate"], id(p.regularizer)) for p, g in pairs
-        ]
-        return (*settings, *numbers)
+        form: list[Any] = [len(pairs)]
+        for p, g in pairs:
+            form += id(p), g._held.spec, p.trainable, p.optimize_attr["learning_rate"], id(p.regularizer)
+        for part in parts:
+            form += [v for v in vars(part).values() if _is_number(v.__class__)]
+        return form
 
     def _eager_write(self, pairs: list[Pair]) -> None:
         if self._grad_clip is not None:
@@ -223,6 +223,17 @@ class EagerUpdates:
                 return self._learning_rate
             rate = self._learning_rate.first_rate()
         return rate.numpy().reshape(-1)[0] if isinstance(rate, VarBase) else rate
+
+
+@functools.cache
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("fluidjax.")
+
+
+@functools.cache
+def _is_number(kind: type) -> bool:
+    """Whether values of a class are settings that are compared: numbers and names."""
+    return issubclass(kind, (int, float, str))
 
 
 def _array(value: Any) -> np.ndarray:

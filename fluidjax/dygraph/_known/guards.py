@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 MISSING: Any = object()
@@ -72,67 +73,98 @@ class Guards:
     # Comparing.
 
     def done(self) -> Callable[[dict[str, Any]], bool]:
-        """The comparison, given the attributes of the layer."""
+        """The comparison, given the attributes of the layer: one function that is written for it."""
         self._top = None
-        return _Comparison(self).holds
+        writing = _Comparison()
+        for name, value in self._own.items():
+            writing.entry("own", name, value)
+        for held, key, value in self._items.values():
+            writing.entry(writing.named(held), key, value)
+        for each, kind in self._types.values():
+            writing.same(f"{writing.named(each)}.__class__", kind)
+        for owner, name, value in self._members.values():
+            if value is not MISSING:
+                writing.same(f"{writing.named(owner)}.{name}", value)
+        self._absent(writing)
+        for each in self._empty.values():
+            writing.conditions.append(f"not {writing.named(each)}")
+        for function, *parts in self._functions.values():
+            for part, value in zip(("__code__", "__defaults__", "__kwdefaults__"), parts, strict=True):
+                writing.same(f"{writing.named(function)}.{part}", value)
+        for held_list, elements in self._lists.values():
+            writing.elements(writing.named(held_list), elements)
+        for mapped, keys, values in self._dicts.values():
+            writing.same_keys(writing.named(mapped), keys)
+            for key, value in zip(keys, values, strict=True):
+                writing.entry(writing.named(mapped), key, value)
+        for var, spec, stop_gradient in self._specs.values():
+            writing.same(f"{writing.named(var)}._spec", spec)
+            writing.same(f"{writing.named(var)}._stop_gradient", stop_gradient)
+        for cell, value in self._cells.values():
+            writing.same(f"{writing.named(cell)}.cell_contents", value)
+        return writing.function()
+
+    def _absent(self, writing: _Comparison) -> None:
+        """What classes lack is looked for among the names of each of their bases: asking for it takes an exception."""
+        lacks = [(owner, name) for owner, name, value in self._members.values() if value is MISSING]
+        for owner in dict.fromkeys([owner for owner, _ in lacks]):
+            writing.same(f"{writing.named(owner)}.__mro__", owner.__mro__)
+        names = {each: vars(each).keys() for owner, _ in lacks for each in owner.__mro__}
+        for each, name in dict.fromkeys([(each, name) for owner, name in lacks for each in owner.__mro__]):
+            writing.conditions.append(f"{name!r} not in {writing.named(names[each])}")
 
 
 class _Comparison:
-    def __init__(self, guards: Guards) -> None:
-        self._own = list(guards._own.items())
-        self._items = list(guards._items.values())
-        self._members = list(guards._members.values())
-        self._types = list(guards._types.values())
-        self._empty = list(guards._empty.values())
-        self._cells = list(guards._cells.values())
-        self._functions = list(guards._functions.values())
-        self._specs = list(guards._specs.values())
-        self._lists = [(value, held, _marks(held)) for value, held in guards._lists.values()]
-        self._dicts = [
-            (value, (keys, held), _marks(keys), _marks(held)) for value, keys, held in guards._dicts.values()
-        ]
+    """Writes a function that compares by identity: what it names is in its globals.
 
-    def holds(self, own: dict[str, Any]) -> bool:
-        """Whether everything is as it was."""
-        for name, value in self._own:
-            if own.get(name, MISSING) is not value:
-                return False
-        for held, key, value in self._items:
-            if held.get(key, MISSING) is not value:
-                return False
-        for instance, kind in self._types:
-            if instance.__class__ is not kind:
-                return False
-        for owner, name, value in self._members:
-            if getattr(owner, name, MISSING) is not value:
-                return False
-        return not any(self._empty) and self._others_hold()
+    Attributes:
+        conditions: what has to hold.
+    """
 
-    def _others_hold(self) -> bool:
-        for function, code, defaults, named in self._functions:
-            if function.__code__ is not code or function.__defaults__ is not defaults:
-                return False
-            if function.__kwdefaults__ is not named:
-                return False
-        for value, _, marks in self._lists:
-            if [*map(id, value)] != marks:
-                return False
-        for value, _, keys, marks in self._dicts:
-            if [*map(id, value)] != keys or [*map(id, value.values())] != marks:
-                return False
-        for var, spec, stop_gradient in self._specs:
-            if var._spec is not spec or var._stop_gradient is not stop_gradient:
-                return False
-        return all(_content(cell) is value for cell, value in self._cells)
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self._named: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
 
+    def named(self, value: Any) -> str:
+        """A name for a value, which is kept."""
+        if id(value) not in self._names:
+            name = self._names[id(value)] = f"_{len(self._names)}"
+            self._named[name] = value
+        return self._names[id(value)]
 
-def _marks(values: Sequence[Any]) -> list[int]:
-    """Identities; the values are kept beside them, so that these are not given to others."""
-    return [*map(id, values)]
+    def same(self, text: str, value: Any) -> None:
+        """An expression gives the very same object."""
+        self.conditions.append(f"{text} is {self.named(value)}")
+
+    def entry(self, held: str, key: Any, value: Any) -> None:
+        """A dict has a value for a key, or lacks it."""
+        text = repr(key) if key.__class__ is str else self.named(key)
+        if value is MISSING:
+            self.conditions.append(f"{text} not in {held}")
+        else:
+            self.same(f"{held}[{text}]", value)
+
+    def elements(self, text: str, values: tuple[Any, ...]) -> None:
+        """A list holds these very objects."""
+        self.conditions.append(f"len({text}) == {len(values)}")
+        for k, value in enumerate(values):
+            self.same(f"{text}[{k}]", value)
+
+    def same_keys(self, text: str, keys: tuple[Any, ...]) -> None:
+        """A dict has these keys, in this order."""
+        plain = all(key.__class__ is str for key in keys)
+        self.named(keys)  # so that their identities are not given to others
+        found, known = (f"[*{text}]", [*keys]) if plain else (f"[*map(id, {text})]", [*map(id, keys)])
+        self.conditions.append(f"{found} == {self.named(known)}")
+
+    def function(self) -> Callable[[dict[str, Any]], bool]:
+        """It is False where something is missing."""
+        exec(_compiled(" and ".join(self.conditions) or "True"), self._named)
+        return self._named.pop("holds")  # whose globals these are
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # nothing is assigned any more
-        return MISSING
+@lru_cache(256)
+def _compiled(condition: str) -> Any:
+    missing = "except (AttributeError, LookupError, ValueError): return False"
+    return compile(f"def holds(own):\n try: return {condition}\n {missing}", "<comparison>", "exec")

@@ -24,7 +24,7 @@ class Start:
 
     def __init__(self, tracer: Any) -> None:
         self.tracer, self.generator = tracer, unique_name.generator
-        self.serial, self.point, self.first = recorder.serial, recorder.point, len(recorder.outputs)
+        self.serial, self.point, self.first = recorder.serial, recorder.point, recorder.point.end
         self.base, self.counts = tracer.ids["tmp"], dict(unique_name.generator.ids)
         self.order = OpNode((), (), (), None, (), None).order  # type: ignore[arg-type]
 

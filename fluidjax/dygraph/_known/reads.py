@@ -40,7 +40,7 @@ class Reads:
         self.found: set[int] = set()
         self._mine: dict[int, Any] = {}  # containers made by the call
         self._given = {id(each): each for each in _containers(given)}
-        self._first = len(recorder.outputs)
+        self._first = recorder.point.end
         self._serial = recorder.serial
 
     def see(self, value: Any) -> Any:
