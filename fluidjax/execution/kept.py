@@ -138,7 +138,7 @@ class Kept:
 
     @cached_property
     def _content(self) -> str:
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(repr((self._program.version, sorted(self._program.op_versions.items()))).encode())
         for block in self._program.blocks:
             digest.update(repr((block.idx, block.parent_idx, block.forward_idx, block.vars)).encode())
             for op in block.ops:
