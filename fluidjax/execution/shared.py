@@ -12,8 +12,8 @@ from collections import OrderedDict
 
 from fluidjax.execution.executable import Executable
 
-# So many executables are held though no program may use them any more.
-RECENT = 16
+# So many executables are held though no program may use them any more: a Transformer's takes some 30 MB.
+RECENT = 4
 
 
 class Shared:

@@ -86,8 +86,7 @@ class UpdateRunner(MapRunner):
         update = _Update.of(jax.make_jaxpr(rule)(*forms), names, written, size)
         if update is None:
             return None
-        results = update.run(dict(zip(names, values, strict=True)), size)
-        return {name: results[name].reshape(np.shape(env[name])) for name in written}
+        return update.run(dict(zip(names, values, strict=True)), size)
 
 
 def _size_of_block(count: int) -> int | None:
@@ -143,8 +142,8 @@ class _Update(NamedTuple):
 
     def run(self, values: dict[str, Any], size: int) -> dict[str, Any]:
         """The results, from all that the op reads."""
-        table = next(iter(self.steps)).name
-        count = math.prod(values[table].shape)
+        shape = values[self.steps[0].name].shape
+        count = math.prod(shape)
         numbers = self.numbers(*values.values())
         single, numbers = numbers[: len(self.single)], numbers[len(self.single) :]
         flat = {name: v.reshape(-1) for name, v in values.items() if math.prod(v.shape) == count}
@@ -159,7 +158,8 @@ class _Update(NamedTuple):
             return tuple(now[name] for name in changed)
 
         arrays = jax.lax.fori_loop(0, count // size, block, tuple(flat[name] for name in changed))
-        return {**dict(zip(self.single, single, strict=True)), **dict(zip(changed, arrays, strict=True))}
+        whole = (array.reshape(shape) for array in arrays)
+        return {**dict(zip(self.single, single, strict=True)), **dict(zip(changed, whole, strict=True))}
 
 
 def _by_elements(equation: Any, size: int) -> bool:
