@@ -41,6 +41,12 @@ def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     np.random.seed(seed)
 
 
+@pytest.fixture(autouse=True)
+def each_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs share no executable with an equal one: tests compile the same program in two ways and compare."""
+    monkeypatch.setattr("fluidjax.execution.kept.shared.get", lambda key: None)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def what_compiles_beside_ends() -> Iterator[None]:
     """What a file's eager nets repeated is compiled in a thread, which the next file would see or wait for."""

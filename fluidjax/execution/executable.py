@@ -33,19 +33,21 @@ class Executable:
 
     Args:
         compiled: the function.
+        pure: whether it calls nothing of one program: other programs may use it.
         whole: whether it has all that another process needs; one that was itself read from a file has not.
         waits: whether a call returns when all is computed. On several devices of one host it has to: steps that
             overtake each other would wait for each other's threads.
 
     Attributes:
-        compiled: the function.
+        compiled, pure: as above.
         call: calls it.
         scratch: bytes that a call allocates beside its arguments, where these are many and the host's; known once it
             has run.
     """
 
-    def __init__(self, compiled: jax.stages.Compiled, *, whole: bool = False, waits: bool = False):
+    def __init__(self, compiled: jax.stages.Compiled, *, pure: bool = True, whole: bool = False, waits: bool = False):
         self.compiled = compiled
+        self.pure = pure
         self._whole = whole
         self._waits = waits
         self.call: Callable[..., Any] = compiled
@@ -65,12 +67,13 @@ class Executable:
         lowered = traced.lower()
         options = compiler_options(traced.jaxpr, default_device().platform) if options is None else options
         _strip(lowered)
+        pure = not traced.jaxpr.effects
         if not whole:
-            return Executable(_compiled(lowered, options), waits=waits)
+            return Executable(_compiled(lowered, options), pure=pure, waits=waits)
         _rename(lowered, f"jit_run_{uuid.uuid4().hex}")
         with persistent_cache_min_compile_time_secs(math.inf):
             compiled = _compiled(lowered, options)
-        executable = Executable(compiled, whole=not traced.jaxpr.effects, waits=waits)
+        executable = Executable(compiled, pure=pure, whole=pure, waits=waits)
         if _sorts(traced.jaxpr):
             executable.write_early()
         return executable

@@ -5,6 +5,8 @@ forms and options of the step, the versions and sources of fluidjax and jax, jax
 what came of it, an executable with what its trace found out or the reason why there is none, so that another process
 takes the same path without tracing. Ops in it refer to the ops of the program at hand: errors name the current
 lines of the user.
+
+Equal programs of one process share their executables (``shared``): only the rest of the record is written and read.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import pickle
 import platform
 import zlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ import jaxlib
 import lowering
 from fluidjax.execution import background
 from fluidjax.execution.executable import Executable, default_device
+from fluidjax.execution.shared import Shared
 from fluidjax.execution.store import Store
 from lowering.errors import Need
 from lowering.machine import processors
@@ -44,6 +47,7 @@ _UNWRITABLE = (*_UNPICKLABLE, ValueError, NotImplementedError, jax.errors.JaxRun
 _UNREAD = ("op_callstack", "op_namescope")
 
 _store: Store | None = None
+shared = Shared()
 
 
 def keep_in(folder: str | None) -> None:
@@ -72,12 +76,13 @@ class Record:
     """One compilation's record, which may not exist (yet).
 
     Args:
-        store, key: its location; None: nowhere.
+        store: where records are kept; None: nowhere.
+        key: of what is compiled in this process; None: it is no one else's.
         program: the program that is compiled.
     """
 
-    def __init__(self, store: Store | None, key: str, program: ProgramView):
-        self._store = store
+    def __init__(self, store: Store | None, key: str | None, program: ProgramView):
+        self._store = None if key is None else store
         self._key = key
         self._program = program
 
@@ -88,31 +93,58 @@ class Record:
 
     def read(self) -> Any:
         """The compilation's outcome; None if unknown."""
-        entry = None if self._store is None else self._store.get(self._key)
+        found = None if self._key is None else shared.get(self._key)
+        if found is not None:
+            form, executable = found
+            return self._outcome(form, [executable])
+        entry = None if self._store is None else self._store.get(self._lasting_key)
         if entry is None:
             return None
         try:
-            outcome, where = _Unpickler(io.BytesIO(zlib.decompress(entry)), self._program).load()
+            form, contents = pickle.loads(zlib.decompress(entry))
+            executables = [Executable.loaded(content) for content in contents]
+            outcome = self._outcome(form, executables)
         except Exception:  # written by something else of the same name: reading it may raise anything
             return None
-        return outcome if where == _where(outcome) else None
+        self._share(form, executables)
+        return outcome
 
     def write(self, outcome: Any) -> None:
-        """Keep the compilation's outcome, if another process can use it; executables are written beside the runs."""
-        if self._store is None:
+        """Keep the compilation's outcome if another program can use it; executables are written beside the runs."""
+        if self._key is None:
             return
-        if isinstance(outcome, Exception):
-            self._write(self._store, outcome)
-        else:
-            background.submit(partial(self._write, self._store, outcome), lasting=True)
-
-    def _write(self, store: Store, outcome: Any) -> None:
         file = io.BytesIO()
+        pickler = _Pickler(file, self._program)
         try:
-            _Pickler(file, self._program).dump((outcome, _where(outcome)))
+            pickler.dump((outcome, _where(outcome)))
+        except _UNPICKLABLE:
+            return
+        form, executables = file.getvalue(), pickler.executables
+        self._share(form, executables)
+        if self._store is not None:
+            write = partial(self._write, self._store, form, executables)
+            background.submit(write, lasting=True) if executables else write()
+
+    def _outcome(self, form: bytes, executables: Sequence[Executable]) -> Any:
+        outcome, where = _Unpickler(io.BytesIO(form), self._program, executables).load()
+        return outcome if where == _where(outcome) else None
+
+    def _share(self, form: bytes, executables: Sequence[Executable]) -> None:
+        for executable in executables:
+            if executable.pure:
+                assert self._key is not None
+                shared.put(self._key, form, executable)
+
+    def _write(self, store: Store, form: bytes, executables: Sequence[Executable]) -> None:
+        try:
+            entry = pickle.dumps((form, [executable.content() for executable in executables]))
         except _UNWRITABLE:
             return
-        store.put(self._key, zlib.compress(file.getvalue(), 1))
+        store.put(self._lasting_key, zlib.compress(entry, 1))
+
+    @property
+    def _lasting_key(self) -> str:
+        return hashlib.sha256(repr((machine(), self._key)).encode()).hexdigest()
 
 
 class Kept:
@@ -126,9 +158,9 @@ class Kept:
 
         Compilations for several devices are not kept.
         """
-        if _store is None or not one_device or not self._lasting:
-            return Record(None, "", self._program)
-        key = repr((machine(), _settings(), self._content, terms()))
+        if not one_device or not self._lasting:
+            return Record(None, None, self._program)
+        key = repr((_settings(), self._content, terms()))
         return Record(_store, hashlib.sha256(key.encode()).hexdigest(), self._program)
 
     @cached_property
@@ -138,7 +170,7 @@ class Kept:
 
     @cached_property
     def _content(self) -> str:
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(repr((self._program.version, sorted(self._program.op_versions.items()))).encode())
         for block in self._program.blocks:
             digest.update(repr((block.idx, block.parent_idx, block.forward_idx, block.vars)).encode())
             for op in block.ops:
@@ -163,15 +195,17 @@ def _where(outcome: Any) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes executables as their content, and ops and rules by name."""
+    """Writes ops and rules by name, and where each of the ``executables`` belongs, which it collects."""
 
     def __init__(self, file: io.BytesIO, program: ProgramView):
         super().__init__(file)
         self._blocks = program.blocks
+        self.executables: list[Executable] = []
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, Executable):
-            return "executable", value.content()
+            self.executables.append(value)
+            return "executable", len(self.executables) - 1
         if isinstance(value, OpDef):
             return "rule", value.type
         if isinstance(value, OpView):
@@ -182,14 +216,15 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, program: ProgramView):
+    def __init__(self, file: io.BytesIO, program: ProgramView, executables: Sequence[Executable]):
         super().__init__(file)
         self._blocks = program.blocks
+        self._executables = executables
 
     def persistent_load(self, identity: Any) -> Any:
         kind, value = identity
         if kind == "executable":
-            return Executable.loaded(value)
+            return self._executables[value]
         if kind == "rule":
             return get_op(value)
         block, index = value

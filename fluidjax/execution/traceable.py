@@ -15,8 +15,8 @@ from lowering.engine.align import FedRows
 from lowering.engine.checks import Watch
 from lowering.engine.counts import plain
 from lowering.engine.either import Either, NeedsOneForm
-from lowering.engine.maps import MapRunner
 from lowering.engine.runner import Runner, number_of
+from lowering.engine.updates import UpdateRunner
 from lowering.engine.wide import check_left
 from lowering.errors import NeedsExact
 from lowering.program import OpView, ProgramView
@@ -148,7 +148,7 @@ class Traceable:
         return step
 
     def _run(self, env: dict[str, Any], seed: Any, watch: Watch | None) -> Runner:
-        make = MapRunner if self.platform == "cpu" else Runner
+        make = UpdateRunner if self.platform == "cpu" else Runner
         runner = make(
             self.program,
             key=None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32"),

@@ -20,6 +20,7 @@ from fluidjax.execution.executable import Executable
 from fluidjax.execution.store import Store
 from lowering.engine import host_bits, host_kernels, random_bits
 from lowering.errors import InvalidArgumentError
+from lowering.program import PADDLE_2
 from tests.executor.conftest import ragged
 
 layers = fluid.layers
@@ -197,6 +198,20 @@ def test_rows_that_have_to_be_paired_are_counted_by_what_was_kept() -> None:
     Process(build, [even])
     with pytest.raises(lowering.LoweringError, match="elementwise_add"):
         Process(build, [uneven])
+
+
+def test_what_a_program_tells_of_its_writer_is_part_of_what_is_compiled() -> None:
+    """Fluid's ops and Paddle 2's of the same name may compute other numbers."""
+
+    def build() -> list[Any]:
+        return [layers.leaky_relu(fluid.data("x", [None, 4], "float32"), alpha=2.0)]
+
+    def build_newer() -> list[Any]:
+        fluid.default_main_program().proto.version.version = PADDLE_2
+        return build()
+
+    rows = [Process(each, [{"x": ROWS}]).results[0][1] for each in (build, build_newer)]
+    np.testing.assert_array_equal(rows, [np.maximum(ROWS, 2 * ROWS), np.where(ROWS > 0, ROWS, 2 * ROWS)])
 
 
 SCRIPT = """
