@@ -26,7 +26,7 @@ _FORWARD = "relu relu6 leaky_relu sigmoid swish hard_swish elementwise_add eleme
 _BY_ELEMENTS = frozenset([*_FORWARD, *(f"{type}_grad" for type in _FORWARD)])
 _NORMALISATIONS = {"batch_norm": ("X", "Y"), "batch_norm_grad": ("X", "X@GRAD")}
 _CONVOLUTIONS = {"conv2d": "Output", "conv2d_grad": "Input@GRAD"}
-_LEAST_CHANNELS, _LARGE = 16, 25  # as in ``ops.nn.conv_kernels``: matrix products leave images in another order
+_LEAST_CHANNELS, _LARGE = 4, 25  # as in ``ops.nn.conv_kernels``: matrix products leave images in another order
 
 
 class MapRunner(Runner):

@@ -7,6 +7,7 @@ import pytest
 
 import lowering
 from lowering.ops.nn import conv_kernels as kernels
+from lowering.ops.nn import conv_strips
 from lowering.ops.nn.conv_kernels import Geometry
 
 SHAPES = {
@@ -18,6 +19,9 @@ SHAPES = {
     "groups": ((2, 6, 7, 6), (4, 3, 3, 2), Geometry((2, 1), ((1, 0), (0, 1)), (1, 2), 2)),
     "depthwise": ((2, 3, 7, 6), (6, 1, 3, 3), Geometry((1, 2), ((1, 1), (1, 1)), (1, 1), 3)),
     "grouped_pointwise": ((2, 4, 5, 6), (6, 2, 1, 1), Geometry((2, 1), ((0, 0), (0, 0)), (1, 1), 2)),
+    "few": ((2, 3, 7, 9), (5, 3, 3, 3), Geometry((1, 1), ((1, 1), (0, 2)), (2, 1), 1)),
+    "few_strided": ((2, 2, 7, 9), (16, 2, 3, 2), Geometry((1, 2), ((1, 1), (0, 1)), (1, 1), 1)),
+    "odd": ((2, 3, 6, 5), (18, 3, 3, 3), Geometry((2, 1), ((1, 1), (1, 1)), (1, 2), 1)),
     "volume": ((1, 2, 4, 5, 4), (3, 2, 2, 3, 2), Geometry((1, 2, 1), ((1, 1), (0, 0), (1, 0)), (1, 1, 1), 1)),
 }
 
@@ -54,6 +58,26 @@ def test_columns_are_the_convolution(drawn):
     assert kernels.reached(x.shape, w.shape, geo) == dy.shape[2:]
     np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
     np.testing.assert_allclose(kernels.forward(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+
+
+@pytest.mark.parametrize("drawn", ["plain", "strided", "few", "few_strided", "odd"], indirect=True)
+def test_strips_are_the_convolution(drawn):
+    x, w, dy, geo = drawn
+    assert conv_strips.pays(w.shape, geo, dy.shape[3])
+    np.testing.assert_allclose(kernels.in_strips(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    if set(geo.strides) == {1}:
+        direct = kernels.input_grad_direct(dy, w, x.shape, geo)
+        np.testing.assert_allclose(kernels.input_grad_strips(dy, w, x.shape, geo), direct, atol=1e-12)
+
+
+@pytest.mark.parametrize(("channels", "width"), [((16, 16), 2), ((8, 3), 4), ((3, 16), 8), ((1, 1), 8), ((17, 3), 1)])
+def test_strips_are_as_wide_as_xla_needs(channels, width):
+    """The channels of a strip exceed 16, up to eight columns; many channels need no strips, nor do symbolic sizes."""
+    out, read = channels
+    geo = Geometry((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    assert conv_strips.strip_width((out, read, 3, 3), geo) == width
+    assert conv_strips.strip_width((out, read, 3, 3), geo._replace(groups=read + 1)) == 1
+    assert not conv_strips.pays((out, read, 3, 3), geo, jax.export.symbolic_shape("n")[0])
 
 
 def convolutions(x: tuple, w: tuple, stride: int = 1, groups: int = 1) -> int:

@@ -6,22 +6,13 @@ Three linear maps are all that conv, conv_transpose and their gradients (of any 
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowering.ops.nn.windows import at_least_one
-
-
-class Geometry(NamedTuple):
-    """Strides, (low, high) padding per spatial axis, dilations, and the number of groups."""
-
-    strides: tuple
-    pads: tuple
-    dilations: tuple
-    groups: int
+from lowering.ops.nn import conv_strips
+from lowering.ops.nn.windows import Geometry, at_least_one
 
 
 def pad_pairs(paddings: list, n: int) -> tuple:
@@ -52,9 +43,16 @@ def forward(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
         on_cpu = pointwise
     elif _prefer_gemm(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
         on_cpu = by_columns
+    elif conv_strips.pays(w.shape, geo, reached(x.shape, w.shape, geo)[-1]):
+        on_cpu = in_strips
     else:
         return _general(x, w, geo)
     return _by_platform(lambda x, w: on_cpu(x, w, geo), lambda x, w: _general(x, w, geo), x, w)
+
+
+def in_strips(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
+    """`forward` of images with few channels."""
+    return conv_strips.forward_strips(x, w, geo, reached(x.shape, w.shape, geo)[1])
 
 
 def reached(x_shape: tuple, w_shape: tuple, geo: Geometry) -> tuple:
@@ -192,37 +190,60 @@ def input_grad(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> ja
     """The adjoint of `forward` in x: the gradient of x[x_shape], and conv_transpose's forward.
 
     On CPU a general convolution with a dilated left side is slow, so one GEMM makes the columns, which are added at
-    their shifted places; elsewhere XLA's own transpose convolution is used.
+    their shifted places, or dy is convolved in strips; elsewhere XLA's own transpose convolution is used.
     """
-    if not prefer_columns(dy, w, geo):
+    if prefer_columns(dy, w, geo):
+        on_cpu = input_grad_columns
+    elif _dense(geo) and conv_strips.pays(_swapped(w.shape), geo, x_shape[-1]):
+        on_cpu = input_grad_strips
+    else:
         return input_grad_direct(dy, w, x_shape, geo)
     return _by_platform(
-        lambda dy, w: input_grad_columns(dy, w, x_shape, geo),
+        lambda dy, w: on_cpu(dy, w, x_shape, geo),
         lambda dy, w: input_grad_direct(dy, w, x_shape, geo),
         dy,
         w,
     )
 
 
+LEAST_CHANNELS = 4  # of the input, for a convolution of dy to be as fast as its columns
+
+
 def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
     """Whether GEMMs and shifted adds beat XLA's transposed convolution on CPU.
 
-    Measured on XLA:CPU: they do for pointwise kernels (2.4 times), groups (2 to 7 times), few input channels (7 times
-    for one), few positions (9 times for 8 of them) and large kernels (3 times for 5x5).
+    Measured on XLA:CPU: they do for pointwise kernels (2.4 times), groups (2 to 7 times), up to three input channels (3
+    to 7 times for one), few positions (9 times for 8 of them) and large kernels (3 times for 5x5).
     """
     if geo.groups > 1:
         return _grouping(w.shape, geo)
-    if size_of(w.shape[2:]) == 1 or w.shape[1] < 16:
+    if size_of(w.shape[2:]) == 1 or w.shape[1] < LEAST_CHANNELS:
         return True
     n, out = dy.shape[0], dy.shape[2:]
     return _few(w.shape, n, out) or (_many_taps(w.shape) and _in_cache(w.shape, n, out, geo))
 
 
 def input_grad_direct(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
-    """`input_grad` as one convolution over the stride-dilated dy with the flipped kernel."""
+    """`input_grad` as XLA's transpose: one convolution over the stride-dilated dy with the flipped kernel."""
     x = jax.ShapeDtypeStruct(x_shape, dy.dtype)
     (dx,) = jax.linear_transpose(lambda x: _general(x, w, geo), x)(dy)
     return dx
+
+
+def input_grad_strips(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
+    """`input_grad` where all strides are 1: `in_strips` of dy with the flipped kernel."""
+    return in_strips(dy, *_flipped(w, geo))
+
+
+def _swapped(w_shape: tuple) -> tuple:
+    return (w_shape[1], w_shape[0], *w_shape[2:])
+
+
+def _flipped(w: jax.Array, geo: Geometry) -> tuple:
+    """The kernel and the geometry of `input_grad` as a `forward` of dy, where all strides are 1."""
+    spans = [dilation * (taps - 1) for taps, dilation in zip(w.shape[2:], geo.dilations, strict=True)]
+    pads = tuple((span - low, span - high) for span, (low, high) in zip(spans, geo.pads, strict=True))
+    return jnp.flip(w, range(2, w.ndim)).swapaxes(0, 1), geo._replace(pads=pads)
 
 
 def input_grad_columns(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:

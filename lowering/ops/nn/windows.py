@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from lowering.errors import SizeError
 from lowering.symbols import is_symbol
 
 Pads = tuple[int, int]
+
+
+class Geometry(NamedTuple):
+    """Of a convolution: strides, (low, high) padding per spatial axis, dilations, and the number of groups."""
+
+    strides: tuple
+    pads: tuple
+    dilations: tuple
+    groups: int
 
 
 def extent(k: int, dilation: int = 1) -> int:
