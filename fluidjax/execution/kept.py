@@ -183,7 +183,8 @@ def _own_rule(type: str) -> bool:
     definition: OpDef | None = get_op(type)
     while definition is not None:
         rules = [definition.fn] if definition.demands is None else [definition.fn, definition.demands.fn]
-        if any(rule.__module__.partition(".")[0] not in _PACKAGES for rule in rules):
+        # A rule written by exec belongs to no module.
+        if any(str(rule.__module__).partition(".")[0] not in _PACKAGES for rule in rules):
             return False
         definition = definition.forward
     return True
