@@ -52,12 +52,11 @@ class VarBase(Beneath, EagerVariable):
         name: str | None = None,
     ) -> None:
         self._name: str | int | None = name or generated_name()
-        self.persistable = persistable
+        self.persistable, self._declared = persistable, UNKNOWN
         self._held: Value | Shared | Member | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
         self._grad: Value | VarBase | None = None
         self._place: Any = None
-        self._declared = UNKNOWN
 
     @staticmethod
     def _of(name: str | int | None, value: Value | Shared | None, stop_gradient: bool | None = None) -> VarBase:
