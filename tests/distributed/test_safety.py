@@ -195,7 +195,7 @@ def test_with_certificates_nobody_reads_along_and_nobody_without_one_comes_in(fl
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_that_is_asked_to_end_ends_well(number):
+def test_a_server_that_is_asked_to_end_ends_well(number, interrupts_arrive):
     """As in Fluid: launchers, and Ctrl-C, end servers with code 0; a handler of the program's own is left alone."""
     before = signal.getsignal(number)
     with pytest.raises(SystemExit) as ended, server._ended_by_signals():
