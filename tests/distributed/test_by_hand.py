@@ -207,12 +207,14 @@ PROVEN = {"nce_of_rows"}  # against nce, whose gradient is held against the deri
 GIVEN = [0, 1]  # the other classes of every row
 
 
-def _nce(program: fluid.Program, rng: np.random.RandomState, **settings: Any) -> tuple[fluid.Variable, dict[str, Any]]:
-    """A loss of four rows over five classes with its gradients, and what to feed."""
+def _nce(
+    program: fluid.Program, rng: np.random.RandomState, level: int = 0, **settings: Any
+) -> tuple[fluid.Variable, dict[str, Any]]:
+    """A loss of rows over five classes with its gradients, and four rows to feed."""
     with fluid.program_guard(program, fluid.Program()):
-        x, y = fluid.data("x", [None, 8], "float32"), fluid.data("y", [None, 1], "int64")
+        x, y = fluid.data("x", [None, 8], "float32", level), fluid.data("y", [None, 1], "int64", level)
         x.stop_gradient = False
-        share = fluid.data("share", [None, 1], "float32")
+        share = fluid.data("share", [None, 1], "float32", level)
         w, b = fluid.ParamAttr("w"), fluid.ParamAttr("b")
         cost = fluid.layers.nce(x, y, 5, share, w, b, num_neg_samples=2, is_sparse=True)
         loss = fluid.layers.mean(cost)
@@ -225,6 +227,31 @@ def _nce(program: fluid.Program, rng: np.random.RandomState, **settings: Any) ->
             op._set_attr("custom_neg_classes", GIVEN)
     feed = {"x": rng.rand(4, 8).astype("float32"), "y": np.array([[0], [1], [4], [3]], "int64")}
     return loss, {**feed, "share": rng.rand(4, 1).astype("float32")}
+
+
+def test_nce_of_sequences_over_classes_whose_weights_servers_hold() -> None:
+    """Rows of sequences come padded to a bucket, and their number differs from run to run."""
+    rng = np.random.RandomState(3)
+    w, b = rng.rand(5, 8).astype("float32"), rng.rand(5, 1).astype("float32")
+
+    def losses(weights: np.ndarray, **settings: Any) -> list[np.ndarray]:
+        program = fluid.Program()
+        loss, _ = _nce(program, rng, level=1, **settings)
+        draw = np.random.RandomState(4)
+        found = []
+        for lengths in ([3, 2], [1, 6]):
+            count = sum(lengths)
+            given = {"x": draw.rand(count, 8).astype("float32"), "y": draw.randint(0, 5, (count, 1)).astype("int64")}
+            given["share"] = draw.rand(count, 1).astype("float32")
+            feed = {n: fluid.create_lod_tensor(v, [lengths], fluid.CPUPlace()) for n, v in given.items()}
+            found += _run(program, loss, feed, weights, b)
+        return found
+
+    expected = losses(w)
+    with _serving([w[:2], w[2:]]) as asked:
+        found = losses(np.zeros_like(w), **asked)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
 def _run(program: fluid.Program, loss: fluid.Variable, feed: dict[str, Any], w: np.ndarray, b: np.ndarray) -> list[Any]:
