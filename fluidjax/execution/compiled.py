@@ -100,7 +100,8 @@ class CompiledOps:
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them. The
             call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
-        capacities, widened, wide, growing: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        widened, wide, growing: see ``lowering.Runner``.
         fixed: how many inputs, the first ones, are the program's state.
         kept: finds what other processes compiled.
         checked: whether ops' demands on their numbers are checked.

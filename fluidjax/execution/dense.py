@@ -121,9 +121,8 @@ class ChangingDims:
         return found
 
     def floor(self, label: int, operations: int) -> int:
-        """The least room for a dim in batches of another kind (of other rows): the largest size seen since it changed, and
-        a quarter more; of one that is expected to change, as much as is cheap, where each place takes so many
-        ``operations``.
+        """The least room for a dim in batches of a new kind: the largest size since it changed, and a quarter more; of
+        one that is expected to change, as much as is cheap, where each place takes so many ``operations``.
         """
         if label in self._guessed:
             return first_places(operations)

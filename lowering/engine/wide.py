@@ -305,12 +305,12 @@ def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> An
     return replace(value, data=data) if isinstance(value, Wide) else data
 
 
-def _closed_up(axis: Axis, before: int, behind: int, value: Any, *, counts: Mapping[Any, Array]) -> Any:
-    """The last ``behind`` positions moved to where the used ones end; what was there becomes unused."""
-    if not behind:
+def _closed_up(axis: Axis, before: int, after: int, value: Any, *, counts: Mapping[Any, Array]) -> Any:
+    """The last ``after`` positions moved to where the used ones end; what was there becomes unused."""
+    if not after:
         return value
     data = value.data
-    last = jax.lax.slice_in_dim(data, data.shape[axis.dim] - behind, None, axis=axis.dim)
+    last = jax.lax.slice_in_dim(data, data.shape[axis.dim] - after, None, axis=axis.dim)
     data = jax.lax.dynamic_update_slice_in_dim(data, last, before + counts[axis.label], axis.dim)
     return replace(value, data=data)
 

@@ -55,9 +55,9 @@ def _lengthened(call: Call, along: int, lying: Sequence[tuple[int, Axis]]) -> li
     sizes = [v.shape[along] for v in call.each("X")]
     if axis.inner != 1 or axis.room != sizes[at]:
         raise ValueError("its parts are joined along dims that were merged")
-    before, behind = sum(sizes[:at]), sum(sizes[at + 1 :])
-    call.joined = axis, before, behind
-    return [Axis(along, sum(sizes), grown(axis.label, before + behind))]
+    before, after = sum(sizes[:at]), sum(sizes[at + 1 :])
+    call.joined = axis, before, after
+    return [Axis(along, sum(sizes), grown(axis.label, before + after))]
 
 
 def _split(call: Call) -> Found:

@@ -1,9 +1,9 @@
 """Loops whose values become longer in each step: caches of attention, what was generated so far.
 
-Such a value is carried with room for all steps, as a ``Wide`` value whose count is carried beside it; ops inside take it
-by the rules for dims that vary from batch to batch (``lowering.engine.wide``), which grow the number of used positions
-where they join others to them. Which values grow, along which axes and by how much, a first step on the values from
-before the loop tells; every step then has to grow them by as much, or the loop cannot be run in this way.
+Such a value is carried with room for all steps, as a ``Wide`` value whose count is carried beside it. Ops inside take
+it by the rules for dims that vary from batch to batch (``lowering.engine.wide``), and those that join others to the
+used positions count them. Which values grow, along which axes and by how much, a first step on the values from before
+the loop tells; every step then has to grow them by as much, or the loop cannot be run in this way.
 """
 
 from __future__ import annotations
@@ -76,12 +76,21 @@ class Growth:
         return {n: self._after(v) if n in self.axes else v for n, v in state.items()}
 
     def _after(self, value: Wide) -> Wide:
-        labels = [a.label._replace(loop=(self.loop, "after")) if _by(a, self.loop) else a.label for a in value.axes]
-        return replace(value, axes=tuple(a._replace(label=n) for a, n in zip(value.axes, labels, strict=True)))
+        axes = []
+        for axis in value.axes:
+            label = _carried(axis, self.loop)
+            axes.append(axis if label is None else axis._replace(label=label._replace(loop=(self.loop, "after"))))
+        return replace(value, axes=tuple(axes))
 
 
 def _by(axis: Axis, loop: str) -> int:
-    return axis.label.by if isinstance(axis.label, Carried) and axis.label.loop == loop else 0
+    label = _carried(axis, loop)
+    return 0 if label is None else label.by
+
+
+def _carried(axis: Axis, loop: str) -> Carried | None:
+    """The label of an axis that grows in a loop."""
+    return axis.label if isinstance(axis.label, Carried) and axis.label.loop == loop else None
 
 
 def growth(loop: str, step: Step, start: Env, steps: int) -> Growth:

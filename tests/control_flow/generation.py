@@ -61,12 +61,11 @@ def _likelier(x: Any, step: Any, end: Any) -> Any:
     return layers.log(layers.softmax(layers.elementwise_add(logits, more, axis=1)))
 
 
-def generator(limit: Any = None, inside: Any = None) -> list[Any]:
+def generator(limit: Any = None) -> list[Any]:
     """[words [rows, 1 + steps], scores [rows, 1], steps [1]] of a generation.
 
     Args:
         limit: makes the variable with the largest number of steps; None: a constant.
-        inside: applied to a cache in each step, and has to leave it as it is.
     """
     words, places = _data("words", [-1, -1, 1], "int64"), _data("places", [-1, -1, 1], "int64")
     mask, last_mask = _data("mask", [-1, -1, -1], "float32"), _data("last_mask", [-1, 1, -1], "float32")
@@ -84,8 +83,6 @@ def generator(limit: Any = None, inside: Any = None) -> list[Any]:
     place, score = layers.assign(next_place), layers.assign(score)
     goes_on = layers.less_than(step, most)
     with layers.While(goes_on).block():
-        if inside is not None:
-            layers.assign(inside(caches[0]["k"]), caches[0]["k"])
         one = layers.fill_constant_batch_size_like(word, [-1, 1, 1], "float32", 1.0)
         wider = layers.concat([layers.gather(seen, parents), one], axis=2)
         layers.assign(wider, seen)
