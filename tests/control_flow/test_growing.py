@@ -29,7 +29,7 @@ def generated(cases: Sequence[Any], network: Callable[[], Any], extra: Any = Non
     with fluid.scope_guard(scope):
         executor.run(startup)
         for p in main.all_parameters():
-            scope.find_var(p.name).get_tensor().set(generation.parameter(p.name, p.shape), fluid.CPUPlace())
+            scope.var(p.name).get_tensor().set(generation.parameter(p.name, p.shape), fluid.CPUPlace())
         for case in cases:
             feed = generation.prompts(case["sources"], case["length"], case["end"]) | (extra or {})
             words, scores, steps = executor.run(main, feed=feed, fetch_list=wanted)
