@@ -124,9 +124,9 @@ def lookup(trainer: int, lookups: Sequence[Lookup]) -> list[np.ndarray]:
 def _parts(wanted: Lookup) -> list[tuple[str, str, np.ndarray]]:
     """(endpoint, table, ids there) of each part of the table that is asked."""
     ids, bounds = wanted.ids, list(pairwise(accumulate(wanted.heights, initial=0)))
-    if ids.size and not 0 <= ids[0] <= ids[-1] < bounds[-1][1]:
+    if ids.size and not 0 <= ids[0] <= ids[-1] < wanted.rows:
         raise OpError(
-            f"op distributed_lookup_table: ids from {ids[0]} to {ids[-1]}\n  expected: 0 <= id < {bounds[-1][1]}, the"
+            f"op distributed_lookup_table: ids from {ids[0]} to {ids[-1]}\n  expected: 0 <= id < {wanted.rows}, the"
             " rows of the table\n  received: an id outside of it\n  what to do: correct the ids that are fed"
         )
     cuts = np.searchsorted(ids, [begin for begin, _ in bounds[1:]])

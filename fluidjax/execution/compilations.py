@@ -60,6 +60,7 @@ class Compilations:
         capacities: the size of each loop's buffers; enlarging one discards what was compiled.
         widened: indices of the ops that ``lowering.engine.widen`` names.
         wide: whether other ``sequence_pad`` ops, too, may make more room than they need.
+        growing: whether loops may leave room in what they make longer.
         tiers: how much room batches of changing sizes get.
     """
 
@@ -71,6 +72,7 @@ class Compilations:
         self.wide = any(
             op.type == "sequence_pad" and int(op.attrs.get("padded_length", -1)) < 0 for op in job.program.blocks[0].ops
         )
+        self.growing = job.spread is None
         self.tiers = Tiers(beside=job.beside, clock=clock(job.platform))
         self._job = job
         self._kept = Kept(job.program)
@@ -132,6 +134,7 @@ class Compilations:
                 kept=self._kept,
                 widened=self.widened,
                 wide=self.wide,
+                growing=self.growing,
                 fixed=len(kept),
                 checked=self._job.checked,
                 starts=starts,

@@ -100,7 +100,8 @@ class CompiledOps:
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them. The
             call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
-        capacities, widened, wide: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
+        widened, wide, growing: see ``lowering.Runner``.
         fixed: how many inputs, the first ones, are the program's state.
         kept: finds what other processes compiled.
         checked: whether ops' demands on their numbers are checked.
@@ -129,6 +130,7 @@ class CompiledOps:
         kept: Kept,
         widened: frozenset[int] = frozenset(),
         wide: bool = False,
+        growing: bool = False,
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
@@ -137,7 +139,7 @@ class CompiledOps:
         self.inputs = tuple(inputs)
         self._work = Traceable(
             program, ops, self.inputs, tuple(outputs), tuple(replaced), buffers, platform, capacities, widened, wide,
-            tuple(starts), number_of if spread is None else spread.draws,
+            growing, tuple(starts), number_of if spread is None else spread.draws,
         )  # fmt: skip
         self._donate = True
         self._kept = kept
@@ -263,7 +265,8 @@ class CompiledOps:
         """Everything but the program that a trace depends on."""
         work = self._work
         names = self.indices, work.inputs, work.outputs, work.replaced, work.starts, self.awaited
-        options = work.buffers, self._donate, work.platform, self._fixed, self._checked, sorted(work.widened), work.wide
+        rooms = sorted(work.widened), work.wide, work.growing
+        options = work.buffers, self._donate, work.platform, self._fixed, self._checked, *rooms
         return names, options, key, self._seen_on_host(values), sorted(work.capacities.items())
 
     def _outcome(

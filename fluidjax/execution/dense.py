@@ -73,7 +73,7 @@ class ChangingDims:
         self._guessed: set[int] = set()  # labels of dims that have not changed yet
         self._labels: dict[Place, int] = {}
         self._refused: set[Place] = set()
-        self._first: dict[int, int] = {}
+        self._most: dict[int, int] = {}  # the largest size since the dim was seen to change
         self._count = 0
         self._alike: dict[tuple[int, ...], int] = {}  # labels of dims that are new, or changed first, in this batch
 
@@ -98,9 +98,10 @@ class ChangingDims:
             if before[dim] == now[dim] or (name, dim) in self._refused:
                 continue
             if (name, dim) not in self._labels:
-                self._labels[name, dim] = label = self._alike.setdefault((before[dim], now[dim]), self._new())
-                self._first[label] = max(before[dim], now[dim])
-            self._guessed.discard(self._labels[name, dim])
+                self._labels[name, dim] = self._alike.setdefault((before[dim], now[dim]), self._new())
+            label = self._labels[name, dim]
+            self._most[label] = max(before[dim], now[dim], self._most.get(label, 0))
+            self._guessed.discard(label)
 
     def of(self, name: str, rank: int) -> dict[int, int]:
         """The labels of a feed's dims."""
@@ -120,13 +121,13 @@ class ChangingDims:
         return found
 
     def floor(self, label: int, operations: int) -> int:
-        """The least room for a dim: its size when it was seen to change, and a quarter more; of one that is expected to
-        change, as much as is cheap, where each place takes so many ``operations``.
+        """The least room for a dim in batches of a new kind: the largest size since it changed, and a quarter more; of
+        one that is expected to change, as much as is cheap, where each place takes so many ``operations``.
         """
         if label in self._guessed:
             return first_places(operations)
-        first = self._first.get(label, 0)
-        return bucket(first + first // 4)
+        most = self._most.get(label, 0)
+        return bucket(most + most // 4)
 
     def refuse(self, labels: Collection[Any]) -> bool:
         """Give these dims their true size from now on; if any was a guess, all guesses get it, until they change.

@@ -30,6 +30,7 @@ from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.tiers import Sizes, Visit
 from lowering.engine.plan import Plan, make_plan
+from lowering.engine.wide_labels import Carried
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.values import LoDArray
 
@@ -171,9 +172,12 @@ class Attempts:
 
     def _give_sizes(self, needed: NeedsSizes) -> None:
         """Make the next attempt use the exact sizes of the dims in which an op refused room."""
-        if self._feeder.refuse(needed.labels):
+        if any(isinstance(label, Carried) for label in needed.labels):
+            self._compilations.causes.blame(needed, "what a loop makes longer is compiled for every length")
+            self._compilations.growing = False
+        elif self._feeder.refuse(needed.labels):
             self._compilations.causes.blame(needed, "every size of what it reads is compiled")
-        if any(not isinstance(label, int) for label in needed.labels):
+        if any(not isinstance(label, int | Carried) for label in needed.labels):
             self._compilations.wide = False
         self._compilations.clear()
 

@@ -87,7 +87,7 @@ class Traceable:
         inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them.
-        platform, capacities, widened, wide, number: see ``lowering.Runner``.
+        platform, capacities, widened, wide, growing, number: see ``lowering.Runner``.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
     """
@@ -102,6 +102,7 @@ class Traceable:
     capacities: Mapping[str, int] = field(default_factory=dict)
     widened: frozenset[int] = frozenset()
     wide: bool = False
+    growing: bool = False
     starts: tuple[str, ...] = ()
     number: Callable[[str], Any] = number_of
 
@@ -156,6 +157,7 @@ class Traceable:
             capacities=self.capacities,
             widened=self.widened,
             wide=self.wide,
+            growing=self.growing,
             watch=watch,
         )
         runner.unsettled = bool(self.starts)

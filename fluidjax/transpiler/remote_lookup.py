@@ -1,4 +1,4 @@
-"""Look-ups of sparse parameters: one op per table requests the rows from the servers."""
+"""Look-ups of sparse parameters: one op per table requests the rows from the servers, and each nce its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TABLES = ("lookup_table", "lookup_table_v2")
 
 
 def replace_lookups(job: Job, layout: Layout, dealt: dict[str, str]) -> None:
-    """Replace the look-ups of each sparse parameter by a distributed_lookup_table.
+    """Replace the look-ups of each sparse parameter by a distributed_lookup_table, and tell each nce its servers.
 
     Look-ups of one parameter become one op, placed after the last of their ids is computed, unless something in between
     needs the rows of an earlier one; in that case they are requested one after another.
@@ -27,9 +27,19 @@ def replace_lookups(job: Job, layout: Layout, dealt: dict[str, str]) -> None:
             "trainer_id": job.trainer_id,
         }
         own = [op for op in lookups if param in op.input_arg_names]
-        if own and own[0].type in _TABLES:
-            for group in _groups(job.main.global_block(), [op for op in own if op.type == own[0].type]):
+        tables = [op for op in own if op.type in _TABLES]
+        if tables:
+            for group in _groups(job.main.global_block(), [op for op in tables if op.type == tables[0].type]):
                 _merge(job.main.global_block(), group, attrs)
+        for op in own:
+            if op.type == "nce":
+                _point_to_servers(op, attrs)
+
+
+def _point_to_servers(op: Operator, attrs: dict) -> None:
+    op._set_attr("epmap", attrs["endpoints"])
+    for name in ("table_names", "height_sections", "trainer_id"):
+        op._set_attr(name, attrs[name])
 
 
 def _groups(block: Block, lookups: list[Operator]) -> Iterator[list[Operator]]:

@@ -67,16 +67,7 @@ def sparse_tables(job: Job, held: Collection[str]) -> list[str]:
 
 
 def _table(op: Operator) -> str:
-    if op.type == "nce":
-        raise ValueError(
-            explain(
-                f"the weights {op.input('Weight')[0]} of a sparse nce cannot be kept by servers",
-                "nce with is_sparse=False, or a sparse embedding",
-                "nce with is_sparse=True",
-                "leave is_sparse out",
-            )
-        )
-    return op.input("W")[0]
+    return op.input("Weight" if op.type == "nce" else "W")[0]
 
 
 def strip_trainer(job: Job, held: Collection[str]) -> None:

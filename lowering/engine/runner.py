@@ -28,7 +28,8 @@ from lowering.engine.pinned import compared, pinned_value
 from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
-from lowering.engine.wide import Labels, bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
+from lowering.engine.wide import bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
+from lowering.engine.wide_labels import Labels
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
 from lowering.program import EMPTY, OpView, ProgramView
@@ -47,6 +48,7 @@ class Runner:
         capacities: loop bounds and buffer capacities determined by the executor, by name.
         widened: indices of the ``sequence_pad`` ops that may allocate more room than they need (see ``widen``).
         wide: whether any ``sequence_pad`` may allocate more room than it needs and say so (see ``wide``).
+        growing: whether loops may give room to what they make longer, and leave it so (see ``loops.growing``).
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: records what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
         outside: what the front end knows of the run, passed by host ops to its services.
@@ -63,6 +65,7 @@ class Runner:
         capacities: Mapping[str, int] | None = None,
         widened: frozenset[int] = frozenset(),
         wide: bool = False,
+        growing: bool = False,
         after_op: Any = None,
         watch: Watch | None = None,
         outside: Any = None,
@@ -79,6 +82,7 @@ class Runner:
         self.uneven: dict[str, NeedsExact] = {}  # what to raise if an overflow means that rows do not match
         self.widened = widened
         self.labels = Labels() if wide else None
+        self.growing = growing
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
         self.fed = FedRows()  # a caller may say what the row counts of its inputs are
@@ -176,7 +180,7 @@ class Runner:
     def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
         values = gather(definition, op, env, self.program)
         if definition.kind in ("block", "host"):
-            if Wide in map(type, env.values()):
+            if Wide in map(type, env.values()) and not (self.growing and op.type == "while"):
                 outside = [env.get(name) for name in uses(self.program, op)]
                 if any(map(is_wide, outside)):
                     raise refused(op, outside, "runs ops on them")
@@ -220,7 +224,7 @@ class Runner:
         return each(results, lambda _: next(rest))
 
     def _run_wide(self, definition: OpDef, op: OpView, values: SlotValues, run: Any, env: Env, key: Any) -> SlotValues:
-        if op.block_idx:
+        if op.block_idx and not self.growing:
             raise refused(op, flat(values), "is in a block of another op")
         if "key" in definition.special:
             run = partial(run, key=placed(key, flat(values)))

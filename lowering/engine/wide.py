@@ -24,6 +24,7 @@ import numpy as np
 
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.random_bits import Placed
+from lowering.engine.wide_labels import count_of, root
 from lowering.engine.wide_rules import GATHERING, RULES
 from lowering.errors import Need, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
@@ -43,6 +44,7 @@ class Call:
         fills: (slot, axis) -> the content of unused positions while the op runs.
         refilled: whether unused positions of the results become copies of the first one.
         share: axes over which the op takes a mean.
+        joined: (axis, n, m) if its positions are put between n others and m others along its dim.
     """
 
     op: OpView
@@ -51,6 +53,7 @@ class Call:
     fills: dict[tuple[str, Axis], Any] = field(default_factory=dict)
     refilled: bool = False
     share: tuple[Axis, ...] = ()
+    joined: tuple[Axis, int, int] | None = None
 
     def attr(self, name: str) -> Any:
         """An attribute, or its default."""
@@ -75,23 +78,6 @@ class Call:
         return not any(isinstance(v, Wide) for s in self.values if s not in slots for v in self.each(s))
 
 
-class Labels:
-    """Labels for the lengths of sequences that become a dim: equal for equal offsets."""
-
-    def __init__(self) -> None:
-        self._offsets: list[Array] = []
-
-    def of(self, offsets: Array) -> tuple[str, int]:
-        """The label of the longest length under these offsets."""
-        known = [i for i, other in enumerate(self._offsets) if other is offsets]
-        if not known:
-            self._offsets.append(offsets)
-        return LONGEST, known[0] if known else len(self._offsets) - 1
-
-
-LONGEST = "longest sequence"
-
-
 def is_wide(value: Any) -> bool:
     """Whether a value has spare room along some axis."""
     return isinstance(value, Wide)
@@ -100,7 +86,7 @@ def is_wide(value: Any) -> bool:
 def refused(op: OpView, values: Iterable[Any], why: str) -> Need:
     """The error for an op that cannot take these values wide."""
     needed = NeedsSizes(f"op {op.type} {why}")
-    needed.labels = frozenset(axis.label for v in values if isinstance(v, Wide) for axis in v.axes)
+    needed.labels = frozenset(root(axis.label) for v in values if isinstance(v, Wide) for axis in v.axes)
     return needed.asked_by(op)
 
 
@@ -143,7 +129,7 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
-    if forward.type in GATHERING and RULES[forward.type](call) is None:
+    if forward.type in GATHERING and (RULES[forward.type](call) is None or call.joined):
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
     counts = _counts(values)
     given = _filled(call, values, counts)
@@ -192,7 +178,7 @@ def widened(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> A
         if result.shape[axis.dim] % (axis.room * axis.inner):
             raise ValueError(f"its result {list(result.shape)} has no axis {axis}")
     axes = tuple(sorted(axes, key=lambda axis: (axis.dim, -axis.inner)))
-    return Wide(result, tuple(counts[axis.label] for axis in axes), axes)
+    return Wide(result, tuple(count_of(axis.label, counts) for axis in axes), axes)
 
 
 def _like(result: Any, forward: Any, counts: Mapping[Any, Array], op: OpView, values: SlotValues) -> Any:
@@ -269,7 +255,7 @@ def mask(shape: Sequence[int], axis: Axis, count: Array) -> Array:
 
 def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterable[Any]) -> None:
     """Raise NeedsSizes if a step would leave wide state, or selected rows with meaningless entries."""
-    wide = {axis.label for value in state if isinstance(value, Wide) for axis in value.axes}
+    wide = {root(axis.label) for value in state if isinstance(value, Wide) for axis in value.axes}
     if scattered and any(isinstance(v, SelectedRows) for v in (*state, *outputs)):
         wide |= set(scattered)
     if wide:
@@ -303,6 +289,8 @@ def placed(key: Any, values: Iterable[Any]) -> Any:
 def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:
     if call.share:
         results = each(results, lambda v: _shared(v, call.share, counts))
+    if call.joined:
+        results = each(results, partial(_closed_up, *call.joined, counts=counts))
     return each(results, _refilled) if call.refilled else results
 
 
@@ -315,6 +303,16 @@ def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> An
         count = jnp.maximum(counts[axis.label], 1)
         data = data * (np.asarray(axis.room, data.dtype) / count.astype(data.dtype))
     return replace(value, data=data) if isinstance(value, Wide) else data
+
+
+def _closed_up(axis: Axis, before: int, after: int, value: Any, *, counts: Mapping[Any, Array]) -> Any:
+    """The last ``after`` positions moved to where the used ones end; what was there becomes unused."""
+    if not after:
+        return value
+    data = value.data
+    last = jax.lax.slice_in_dim(data, data.shape[axis.dim] - after, None, axis=axis.dim)
+    data = jax.lax.dynamic_update_slice_in_dim(data, last, before + counts[axis.label], axis.dim)
+    return replace(value, data=data)
 
 
 def _refilled(value: Any) -> Any:

@@ -262,4 +262,6 @@ RULES: dict[str, Rule] = {
     "sequence_unpad": _unpad,
 }
 
-GATHERING = frozenset("matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split())
+GATHERING = frozenset(
+    "concat matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
+)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from lowering.engine.wide_labels import grown
 from lowering.values import Axis
 
 if TYPE_CHECKING:
@@ -38,12 +39,25 @@ def off_last(call: Call) -> Found:
 
 
 def _joined(call: Call) -> Found:
+    """Side by side; or along an axis that one part has spare room in, whose used positions stay together."""
     parts = call.each("X")
-    axes = {getattr(v, "axes", ()) for v in parts}
     along = int(call.attr("axis")) % len(parts[0].shape)
-    if len(axes) != 1 or call.each("AxisTensor") or any(a.dim == along for a in parts[0].axes):
+    axes = {tuple(a for a in getattr(v, "axes", ()) if a.dim != along) for v in parts}
+    if len(axes) != 1 or call.each("AxisTensor"):
         return None
-    return {"*": parts[0].axes}
+    lying = [(i, a) for i, v in enumerate(parts) for a in getattr(v, "axes", ()) if a.dim == along]
+    return {"*": [*axes.pop(), *(_lengthened(call, along, lying) if lying else ())]} if len(lying) < 2 else None
+
+
+def _lengthened(call: Call, along: int, lying: Sequence[tuple[int, Axis]]) -> list[Axis]:
+    """The axis of several parts, of which one has spare room along it."""
+    ((at, axis),) = lying
+    sizes = [v.shape[along] for v in call.each("X")]
+    if axis.inner != 1 or axis.room != sizes[at]:
+        raise ValueError("its parts are joined along dims that were merged")
+    before, after = sum(sizes[:at]), sum(sizes[at + 1 :])
+    call.joined = axis, before, after
+    return [Axis(along, sum(sizes), grown(axis.label, before + after))]
 
 
 def _split(call: Call) -> Found:
@@ -144,6 +158,13 @@ def _slice(call: Call) -> Found:
     return {"*": left}
 
 
+def _gather(call: Call) -> Found:
+    """Along the first dim, which has no spare room."""
+    along = [*call.each("Axis"), *([] if call.attr("axis") == 0 else [call.attr("axis")])]
+    apart = call.only("X") and not along and all(axis.dim != 0 for axis in call.axes("X"))
+    return {"*": call.axes("X")} if apart else None
+
+
 def _repeated(attr: str) -> Rule:
     """Whole copies of X side by side, along other dims than those that are wide."""
 
@@ -163,6 +184,7 @@ def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
 
 LAYOUTS: dict[str, Rule] = {
     "concat": _joined,
+    "gather": _gather,
     "split": _split,
     "stack": _stack,
     "transpose": _transpose,

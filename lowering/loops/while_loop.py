@@ -19,12 +19,15 @@ import numpy as np
 from lowering.dtypes import LOD_TENSOR_ARRAY
 from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
+from lowering.engine.dataflow import uses
 from lowering.engine.runner import Runner
-from lowering.errors import LoweringError, NeedsConcrete, NeedsExact
+from lowering.engine.wide import is_wide, refused
+from lowering.errors import CarryChanges, LoweringError, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known, same_structure, scalar, stacked_template, zeros
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
+from lowering.loops.growing import FIRST_STEPS, Growth, growth
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
 from lowering.loops.saves import Recorder
 from lowering.loops.settling import settled
@@ -97,11 +100,16 @@ def run_while(ctx: Context) -> None:
     if ctx.runner.interpret:
         return run_steps(loop)
     found = follow_trips(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
-    if found.exact and _has_uneven_arrays(loop):
+    wide = [v for v in map(ctx.env.get, uses(ctx.runner.program, ctx.op)) if is_wide(v)]
+    if wide and loop.plan is not None:
+        raise refused(ctx.op, wide, "saves them for its gradient")
+    if found.exact and not wide and _has_uneven_arrays(loop):
         return run_steps(loop)
     try:
-        return _run_lax(loop, found)
+        return _run_whole(loop, found)
     except (NeedsExact, NeedsConcrete) as problem:
+        if wide:
+            raise refused(ctx.op, wide, f"runs ops on them: {problem}") from problem
         if not found.exact:
             if isinstance(problem, NeedsConcrete) or any(is_padded(v) for v in ctx.env.values()):
                 raise
@@ -144,18 +152,35 @@ def run_steps(loop: Loop) -> None:
 # --- as one lax.while_loop ----------------------------------------------------------------------------------------
 
 
-def _run_lax(loop: Loop, found: Trips) -> None:
+def _run_whole(loop: Loop, found: Trips) -> None:
+    """Run the loop as one, if need be with room for what grows from step to step."""
+    runner = loop.runner
+    try:
+        return _run_lax(loop, found)
+    except CarryChanges as problem:
+        if not runner.growing or loop.plan is not None:
+            raise
+        try:
+            return _run_lax(loop, found, growing=True)
+        except (CarryChanges, NeedsSizes):  # an op cannot take what grows: that it changes is the problem
+            raise problem from None
+
+
+def _run_lax(loop: Loop, found: Trips, *, growing: bool = False) -> None:
     ctx, runner = loop.ctx, loop.runner
     exact = found.trips if found.exact else None
     if exact == 0:
         if loop.scopes is not None:
             ctx.env[loop.scopes] = StepScopes({}, np.int32(0), ())
         return
-    stops = found.trips is None and (loop.plan is not None or _writes_arrays(loop))
+    stops = found.trips is None and (growing or loop.plan is not None or _writes_arrays(loop))
     capacity = found.trips or (runner.capacity(loop.key, FIRST_CAPACITY) if stops else 1)
+    if growing and not found.exact and capacity > FIRST_STEPS:  # it may end long before
+        capacity = min(capacity, runner.capacity(loop.key, FIRST_STEPS))
+        stops = capacity != found.trips
     room, runner.array_capacity = runner.array_capacity, _array_room(loop, found, capacity)
     try:
-        final, flags, scopes = _trace(loop, capacity, stops)
+        final, flags, scopes = _trace(loop, capacity, stops, growing=growing)
     finally:
         runner.array_capacity = room
     ctx.env.update(final)
@@ -199,7 +224,7 @@ def _length_before(loop: Loop, name: str) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes]:
+def _trace(loop: Loop, capacity: int, stops: bool, *, growing: bool = False) -> tuple[Env, Env, StepScopes]:
     runner = loop.runner
     undefined = without_value(runner.program, loop.body, loop.written, loop.ctx.env)
     loop.initial = {n: loop.ctx.env[n] for n in loop.written if n in loop.ctx.env and n not in undefined}
@@ -216,7 +241,9 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     start = {n: stacked(n, v, runner) for n, v in loop.initial.items()}
     start = {n: v for n, v in start.items() if not (isinstance(v, TensorArray) and not v.stacked)}
-    (template, kept, flags), traced = settled(loop, step, start)
+    grows = growth(loop.key, step, start, capacity) if growing else Growth(loop.key, {})
+    start = grows.started(start)
+    (template, kept, flags), traced = settled(loop, grows.fitted(step) if growing else step, start)
     # An array held element by element is stacked with the settled structure at once, not stacked and then padded.
     before = {n: loop.initial[n] if isinstance(v, TensorArray) else v for n, v in start.items()}
     state = {n: fit(before[n], t) if n in before else zeros(t) for n, t in template.items()}
@@ -236,7 +263,7 @@ def _trace(loop: Loop, capacity: int, stops: bool) -> tuple[Env, Env, StepScopes
 
     first = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
     t, state, saved, flags = jax.lax.while_loop(more, body, first)
-    return state, flags, StepScopes(saved, t, dict(recorder.constants), capacity, facts.once)
+    return grows.finished(state), flags, StepScopes(saved, t, dict(recorder.constants), capacity, facts.once)
 
 
 class collected:

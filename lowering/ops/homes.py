@@ -18,6 +18,7 @@ detection.roi_perspective roi_perspective_transform roi_perspective_transform_gr
 detection.roi_pooling prroi_pool prroi_pool_grad psroi_pool psroi_pool_grad roi_align roi_align_grad
 detection.roi_pooling roi_pool roi_pool_grad
 detection.yolo yolo_box yolov3_loss yolov3_loss_grad
+distributed.classes nce_classes nce_of_rows nce_of_rows_grad rows_filled_in tree_nodes
 distributed.collective allreduce broadcast c_allgather c_allreduce_max c_allreduce_min c_allreduce_prod
 distributed.collective c_allreduce_sum c_broadcast c_concat c_embedding c_embedding_grad c_identity
 distributed.collective c_reducescatter c_split c_sync_calc_stream c_sync_comm_stream mp_allreduce_sum

@@ -38,6 +38,23 @@ def test_two_trainers_and_a_server_train_as_one_process_on_the_joined_batch(job,
     np.testing.assert_allclose(mean, processes.losses("alone"), rtol=1e-5)
 
 
+# What 1.8.5 printed for NETWORK=sampled SPARSE=0, of which alone it can make programs for servers.
+SAMPLED = {
+    "trainer_0": [1.7198745, 1.7164767, 1.7130401, 1.7092105, 1.7059653],
+    "trainer_1": [1.7198745, 1.7165632, 1.7130401, 1.7095845, 1.7061243],
+}
+
+
+def test_trainers_see_only_the_rows_of_the_classes_that_a_sparse_nce_draws(job):
+    processes = job(2, 2, NETWORK="sampled")
+    names = ["server_0", "server_1", "trainer_0", "trainer_1"]
+    for name in names:
+        processes.start(name)
+    assert [processes.end(name) for name in names] == [0, 0, 0, 0]
+    for name, losses in SAMPLED.items():
+        np.testing.assert_allclose(processes.losses(name), losses, rtol=3e-7)
+
+
 def _train_alone(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**processes.settings, "PADDLE_TRAINING_ROLE": "ALONE"}.items():
         monkeypatch.setenv(name, value)

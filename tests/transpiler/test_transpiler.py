@@ -186,13 +186,26 @@ def test_a_schedule_with_blocks_that_have_variables_of_their_own():
     assert server.global_block().ops[0].attr("lr_decay_block_id") == 1
 
 
-def test_a_sparse_nce():
-    def network():
-        x = fluid.data("x", [None, 32])
-        return fluid.layers.mean(fluid.layers.nce(x, ids(), 1000, is_sparse=True))
+def test_a_sparse_nce_is_told_where_the_rows_of_its_weights_are():
+    """1.8.5 looks for W in it, and raises."""
 
-    with pytest.raises(ValueError, match="(?s)of a sparse nce.*expected.*received.*leave is_sparse out"):
-        Job(network).transpile()
+    def network():
+        x = fluid.layers.reshape(embedding(ids("word")), [-1, 32])
+        settings = {"param_attr": "classes", "bias_attr": "b", "is_sparse": True}
+        return fluid.layers.mean(fluid.layers.nce(x, ids(), 1000, **settings))
+
+    job = Job(network)
+    main = job.trainer(trainer_id=1)
+    (op,) = (op for op in main.global_block().ops if op.type == "nce")
+    names = ("epmap", "table_names", "height_sections", "trainer_id")
+    expected = [SERVERS[::-1], ["classes.block0", "classes.block1"], [500, 500], 1]
+    assert [op.attr(name) for name in names] == expected
+    received = [name for op in main.global_block().ops if op.type == "recv" for name in op.output_arg_names]
+    assert received == ["b"]
+    (fake,) = (op for op in job.startup.global_block().ops if op.output_arg_names == ["classes"])
+    assert (fake.type, fake.attr("shape")) == ("fake_init", [1000, 32])
+    server = Job(network).transpile().get_pserver_program(SERVERS[0])
+    assert "classes.block1" in [name for block in server.blocks for op in block.ops for name in op.input_arg_names]
 
 
 def test_delay_compensation_needs_dense_gradients_and_asynchronous_servers():

@@ -38,7 +38,8 @@ class Lookup:
     """What one op looks up.
 
     Attributes:
-        endpoints, tables, heights: of the table's parts, one of each.
+        endpoints, tables, heights: of the table's parts, one of each; the last part has the rest of the rows.
+        rows: how many there are at least.
         ids: rising and each once.
         values: what they were taken from.
         places: where each value's ids are among them.
@@ -47,18 +48,19 @@ class Lookup:
     endpoints: list[str]
     tables: list[str]
     heights: list[int]
+    rows: int
     ids: np.ndarray
     values: list[Value]
     places: list[np.ndarray]
 
     @classmethod
-    def of(cls, view: OpView, values: list[Value]) -> Lookup:
-        """What an op looks up for the values of its Ids."""
+    def of(cls, view: OpView, values: list[Value], rows: int) -> Lookup:
+        """What an op looks up for the values of its Ids, in a table declared with so many rows."""
         numbers = [ids_of(value) for value in values]
         ids, places = np.unique(np.concatenate(numbers), return_inverse=True)
         parts = np.split(places, np.cumsum([len(n) for n in numbers])[:-1])
-        attrs = view.attrs
-        return cls(attrs["endpoints"], attrs["table_names"], attrs["height_sections"], ids, values, parts)
+        endpoints, tables, heights = (view.attrs[name] for name in ("endpoints", "table_names", "height_sections"))
+        return cls(endpoints, tables, heights, max(rows, sum(heights)), ids, values, parts)
 
 
 def _found(ctx: Any, trainer: int) -> tuple[Lookup, np.ndarray]:
@@ -70,10 +72,18 @@ def _found(ctx: Any, trainer: int) -> tuple[Lookup, np.ndarray]:
         return known
     later = [ctx.op, *(o for o in block.ops[ctx.op.index + 1 :] if o.type == ctx.op.type)]
     ready = [o for o in later if all(name in ctx.env for name in o.inputs["Ids"])]
-    lookups = [Lookup.of(o, _ids_in(ctx, o)) for o in ready]
+    lookups = [Lookup.of(o, _ids_in(ctx, o), _height(ctx, o)) for o in ready]
     for view, lookup, rows in zip(ready, lookups, service("lookup")(trainer, lookups), strict=True):
         kept[Lookup, view.index] = lookup, rows
     return kept.pop(key)
+
+
+def _height(ctx: Any, view: OpView) -> int:
+    """The rows that a trainer's own variable has, or is declared with."""
+    name = view.inputs["W"][0]
+    var = ctx.runner.program.find_var(view.block_idx, name)
+    shape = ctx.env[name].shape if name in ctx.env else () if var is None else var.shape
+    return shape[0] if shape else 0
 
 
 def _ids_in(ctx: Any, view: OpView) -> list[Value]:

@@ -26,7 +26,7 @@ def _complete_tree(label, num_classes):
     return parent - 1, (code >> step) & 1, parent > 0
 
 
-def _paths(label, path_table, path_code, num_classes):
+def paths(label, path_table, path_code, num_classes):
     """(nodes, bits, valid) of each row's path; a missing step repeats the first node, so that none is touched anew."""
     if path_table is None:
         nodes, bits, valid = _complete_tree(label, num_classes)
@@ -46,7 +46,7 @@ def hierarchical_sigmoid(
     PreOut [N, depth] keeps log(1 + exp(z)). Steps beyond the end of a path count as z = 0, so each adds log(2), as in
     Fluid. PathTable and PathCode [N, depth] define a custom tree, padded with -1. W_Out is not written.
     """
-    nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
+    nodes, bits, valid = paths(label, path_table, path_code, num_classes)
     if nodes.shape[0] != x.shape[0]:
         raise Misfit(f"Label must hold one class for each row of X, received {list(label.shape)} for {list(x.shape)}")
     z = jnp.einsum("nd,nkd->nk", x, gather_rows(w, nodes))
@@ -65,7 +65,7 @@ def _(label, path_table: Meta = None, *, num_classes):
 @hierarchical_sigmoid.grad
 def _(x, w, label, pre_out, d_out, path_table=None, path_code=None, bias: Meta = None, *, num_classes, is_sparse):
     """dz = (1 - exp(-PreOut) - bit) * dOut on the steps of the path; sparse rows are the nodes visited, each once."""
-    nodes, bits, valid = _paths(label, path_table, path_code, num_classes)
+    nodes, bits, valid = paths(label, path_table, path_code, num_classes)
     dz = jnp.where(valid, 1 - jnp.exp(-pre_out) - bits, 0).astype(x.dtype) * d_out.reshape(-1, 1)
     dx = jnp.einsum("nk,nkd->nd", dz, gather_rows(w, nodes))
     rows = (dz[:, :, None] * x[:, None]).reshape(-1, w.shape[1])

@@ -81,25 +81,54 @@ def nce(
     b = num_neg_samples * P(c); Cost [N, 1] = SampleWeight * (sum over labels of -log(o / (o + b)) + sum over drawn
     ones of -log(b / (o + b))). SampleLogits holds o, SampleLabels the classes, labels first.
     """
-    n = input.shape[0]
-    label = label.reshape(n, -1).astype(jnp.int64)
-    if custom_neg_classes:
-        drawn = jnp.broadcast_to(jnp.asarray(custom_neg_classes, jnp.int64), (n, len(custom_neg_classes)))
-    else:
-        drawn = _draw(key, (n, num_neg_samples), num_total_classes, sampler, custom_dist_alias, custom_dist_alias_probs)
-    classes = jnp.concatenate([label, drawn], axis=1)
+    drawn = (num_total_classes, sampler, custom_dist_alias, custom_dist_alias_probs)
+    classes = classes_of(key, label, num_neg_samples, custom_neg_classes, *drawn)
     o = _scores(input, weight, classes, bias)
-    noise = num_neg_samples * _probability(classes, num_total_classes, sampler, custom_dist_probs, o.dtype)
-    true = jnp.arange(classes.shape[1]) < label.shape[1]
-    cost = -jnp.log(jnp.where(true, o, noise) / (o + noise)).sum(axis=1, keepdims=True)
-    cost = cost if sample_weight is None else cost * sample_weight.reshape(-1, 1)
-    return cost, o, classes
+    noise = noise_of(classes, num_total_classes, num_neg_samples, sampler, custom_dist_probs, o.dtype)
+    return cost_of(o, noise, label, sample_weight), o, classes
 
 
 @nce.redo(out="SampleLogits")
 def _scores(input, weight, sample_labels, bias=None):
-    logits = jnp.einsum("nd,nkd->nk", input, gather_rows(weight, sample_labels))
-    return jax.nn.sigmoid(logits if bias is None else logits + gather_rows(bias.reshape(-1), sample_labels))
+    return scores_of(input, gather_rows(weight, sample_labels), sample_labels, bias)
+
+
+def classes_of(key, label, count, given, classes, sampler, alias, alias_probs):
+    """The classes int64 [N, T + S] of each row: its T labels, then those ``given``, or ``count`` drawn."""
+    n = label.shape[0]
+    label = label.reshape(n, -1).astype(jnp.int64)
+    if given:
+        drawn = jnp.broadcast_to(jnp.asarray(given, jnp.int64), (n, len(given)))
+    else:
+        drawn = _draw(key, (n, count), classes, sampler, alias, alias_probs)
+    return jnp.concatenate([label, drawn], axis=1)
+
+
+def scores_of(input, rows, classes, bias):
+    """o [N, K] = sigmoid(Input [N, D] . Rows [N, K, D] + Bias of the classes [N, K])."""
+    logits = jnp.einsum("nd,nkd->nk", input, rows)
+    return jax.nn.sigmoid(logits if bias is None else logits + gather_rows(bias.reshape(-1), classes))
+
+
+def noise_of(labels, classes, count, sampler, probs, dtype):
+    """b = count * P(c) of each of the labels."""
+    return count * _probability(labels, classes, sampler, probs, dtype)
+
+
+def cost_of(o, noise, label, sample_weight):
+    """Cost [N, 1] of the scores and the noise of each row's classes, of which those of Label come first."""
+    cost = -jnp.log(jnp.where(_is_label(o, label), o, noise) / (o + noise)).sum(axis=1, keepdims=True)
+    return cost if sample_weight is None else cost * sample_weight.reshape(-1, 1)
+
+
+def slope_of(o, noise, label, sample_weight, d_cost):
+    """The gradient of the logits: b / (o + b) * (o - 1) for labels, o (1 - o) / (o + b) for drawn classes."""
+    slope = jnp.where(_is_label(o, label), noise * (o - 1), o * (1 - o)) / (o + noise) * d_cost.reshape(-1, 1)
+    return slope if sample_weight is None else slope * sample_weight.reshape(-1, 1)
+
+
+def _is_label(o, label):
+    return jnp.arange(o.shape[1]) < int(np.prod(label.shape[1:], dtype=int))
 
 
 @nce.check
@@ -126,17 +155,20 @@ def _(
     sampler,
     is_sparse,
 ):
-    """From the saved sample: d logit = b / (o + b) * (o - 1) for labels, o (1 - o) / (o + b) for drawn classes."""
+    """From the saved sample; see ``slope_of``."""
     o, classes = sample_logits, sample_labels
-    noise = num_neg_samples * _probability(classes, num_total_classes, sampler, custom_dist_probs, o.dtype)
-    true = jnp.arange(classes.shape[1]) < int(np.prod(label.shape[1:], dtype=int))
-    slope = jnp.where(true, noise * (o - 1), o * (1 - o)) / (o + noise) * d_cost.reshape(-1, 1)
-    slope = slope if sample_weight is None else slope * sample_weight.reshape(-1, 1)
+    noise = noise_of(classes, num_total_classes, num_neg_samples, sampler, custom_dist_probs, o.dtype)
+    slope = slope_of(o, noise, label, sample_weight, d_cost)
     d_input = jnp.einsum("nk,nkd->nd", slope, gather_rows(weight, classes))
+    return d_input, *table_grads(input, weight, bias, classes, slope, is_sparse)
+
+
+def table_grads(input, weight: Meta, bias: Meta | None, classes, slope, is_sparse):
+    """(d Weight, SelectedRows if ``is_sparse``; d Bias) from the gradient of the logits of each row's classes."""
     d_rows = (slope[:, :, None] * input[:, None]).reshape(-1, weight.shape[1])
     flat = classes.reshape(-1)
     d_bias = None if bias is None else _table_grad(bias, flat, slope.reshape(-1, 1), False)
-    return d_input, _table_grad(weight, flat, d_rows, is_sparse), d_bias
+    return _table_grad(weight, flat, d_rows, is_sparse), d_bias
 
 
 def _table_grad(table, rows, values, is_sparse):
