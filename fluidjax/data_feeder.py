@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.base.enums import VarType, to_numpy_dtype
+from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.places import CUDAPlace, Place, cpu_places, cuda_places
@@ -83,8 +83,12 @@ def _remedy(input: Any) -> str:
 
 
 def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
-    """Raise TypeError (EnforceNotMet in eager mode) unless a dtype is among the expected ones, given by name."""
-    name = convert_dtype(input_dtype)
+    """Raise TypeError (EnforceNotMet in eager mode) unless a dtype is among the expected ones, given by name.
+
+    Eager mode takes it in any notation of NumPy ("double", int), as Fluid does.
+    """
+    loose = in_dygraph_mode() and isinstance(input_dtype, (str, type))
+    name = convert_dtype(to_var_type(input_dtype) if loose else input_dtype)
     expected = expected_dtype if isinstance(expected_dtype, str) else list(expected_dtype)
     if name not in ([expected] if isinstance(expected, str) else expected):
         raise (EnforceNotMet if in_dygraph_mode() else TypeError)(

@@ -68,7 +68,7 @@ class PyReader(DataLoaderBase):
 
     @property
     def queue(self) -> Any:
-        """The queue between the reading thread and the running one; None before the first pass."""
+        """The queue between the reading thread and the running one; empty before the first pass."""
         return self._loader.queue
 
     @property

@@ -80,7 +80,7 @@ class _QueueLoader:
 
     def attach(self, fields: Sequence[Variable]) -> GeneratorLoader:
         """A loader for these fields; it adds nothing to the program, whose ops already exist."""
-        self._loader = loader_without_ops(fields, self._capacity)
+        self._loader = loader_without_ops(fields, self._capacity, self.queue)
         return self._loader
 
     def next_batch(self) -> list[Any]:

@@ -8,7 +8,7 @@ from fluidjax.base.older import without
 from fluidjax.framework import Variable, convert_np_dtype_to_dtype_
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._sequence.checks import VarType, ragged, refuse_eager, variable, variables
-from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, INTS
+from fluidjax.writing.checks import FULL_FLOATS, FULL_NUMBERS, INTS, only
 
 __all__ = [
     "sequence_conv",
@@ -193,7 +193,7 @@ def sequence_expand(x: Variable, y: Variable, ref_level: int = -1, name: str | N
     """
     ragged(x, "x", "sequence_expand", FULL_NUMBERS)
     helper = LayerHelper("sequence_expand", input=x, name=name)
-    return _one_output(helper, helper.input_dtype(), {"X": [x], "Y": [y]}, {"ref_level": ref_level})
+    return _one_output(helper, helper.input_dtype(), {"X": [x], "Y": [only(y)]}, {"ref_level": ref_level})
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:

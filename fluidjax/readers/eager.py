@@ -13,7 +13,7 @@ from fluidjax.paddle.batch import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
 from fluidjax.readers.shared_memory import travel_by_name
-from fluidjax.readers.tensor_queue import _convert_to_tensor_list
+from fluidjax.readers.tensor_queue import TensorQueue, _convert_to_tensor_list
 
 Reader = Callable[[], Iterable[Any]]
 
@@ -53,6 +53,7 @@ class DygraphGeneratorLoader(DataLoaderBase):
         self._batch_reader: Reader | None = None
         self._data_queue: Any = None
         self._worker: Prefetcher | None = None
+        self._queue = TensorQueue(capacity)
         if use_multiprocess:
             travel_by_name()
 
@@ -62,9 +63,9 @@ class DygraphGeneratorLoader(DataLoaderBase):
         return True
 
     @property
-    def queue(self) -> Any:
-        """The queue between the reading thread and the running one; None before the first pass."""
-        return None if self._worker is None else self._worker.channel
+    def queue(self) -> TensorQueue:
+        """The queue between the reading thread and the running one; empty before the first pass."""
+        return self._queue
 
     def set_sample_generator(
         self, reader: Reader, batch_size: int, drop_last: bool = True, places: Any = None
@@ -96,6 +97,7 @@ class DygraphGeneratorLoader(DataLoaderBase):
         self._end()
         assert self._batch_reader is not None
         self._worker = Prefetcher(self._batch_reader, self._capacity, reader_failure)
+        self._queue.follow(self._worker.channel)
         return self
 
     def __next__(self) -> list[Any]:

@@ -20,6 +20,7 @@ from fluidjax.readers.batching import batch
 from fluidjax.readers.loader import DataLoaderBase, insist, reader_failure
 from fluidjax.readers.prefetch import Prefetcher
 from fluidjax.readers.reader_ops import before_read, create_program_reader, drops_last, readers_of
+from fluidjax.readers.tensor_queue import TensorQueue
 
 Reader = Callable[[], Iterable[Any]]
 Places = Place | Sequence[Place]
@@ -90,6 +91,7 @@ class GeneratorLoader(DataLoaderBase):
         self._drop_last = drop_last
         self._source: Callable[[], Iterable[Batch]] | None = None
         self._worker: Prefetcher | None = None
+        self._queue = TensorQueue(capacity)
         if not iterable:
             create_program_reader(self, self._feed_list)
 
@@ -99,9 +101,9 @@ class GeneratorLoader(DataLoaderBase):
         return self._iterable
 
     @property
-    def queue(self) -> Any:
-        """The queue between the reading thread and the running one; None before the first pass."""
-        return None if self._worker is None else self._worker.channel
+    def queue(self) -> TensorQueue:
+        """The queue between the reading thread and the running one; empty before the first pass."""
+        return self._queue
 
     @property
     def thread(self) -> threading.Thread | None:
@@ -211,6 +213,7 @@ class GeneratorLoader(DataLoaderBase):
         self._end()
         assert self._source is not None
         self._worker = Prefetcher(self._source, self._capacity, reader_failure)
+        self._queue.follow(self._worker.channel)
 
     def _end(self) -> None:
         if self._worker is not None:
@@ -218,9 +221,10 @@ class GeneratorLoader(DataLoaderBase):
             self._worker = None
 
 
-def loader_without_ops(feed_list: Sequence[Variable], capacity: int) -> GeneratorLoader:
-    """A loader to start and reset, for a program that already has its reader ops."""
+def loader_without_ops(feed_list: Sequence[Variable], capacity: int, queue: TensorQueue) -> GeneratorLoader:
+    """A loader to start and reset, for a program that already has its reader ops and a ``queue`` to report by."""
     loader = GeneratorLoader(feed_list, capacity)
+    loader._queue = queue
     loader._iterable = False
     return loader
 

@@ -1,4 +1,4 @@
-"""The queue of a ``py_reader`` that a script fills itself, tensor by tensor."""
+"""The queue of a reader: what a script fills itself, tensor by tensor, or asks how full it is."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ class TensorQueue:
     def _open(self) -> None:
         self._channel = Channel(self._capacity)
         self.used = False
+
+    def follow(self, channel: Channel) -> None:
+        """Stand for the queue of a loader that reads a generator: its size from now on is that of ``channel``."""
+        self._channel = channel
 
     def push(self, tensors: Iterable[Any]) -> bool:
         """Push a batch, a LoDTensorArray with one tensor per variable, waiting for space. Returns False once closed."""

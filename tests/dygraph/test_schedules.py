@@ -49,6 +49,42 @@ def test_rates_of_epochs(schedule: Any, expected: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (
+            lambda: dg.ExponentialDecay(1.0, 3, 0.5),
+            [0.7937005, 0.62996054, 0.5, 0.39685026, 0.31498027, 0.25, 0.19842514],
+        ),
+        (lambda: dg.NaturalExpDecay(0.1, 7, 0.9), [0.087935075, 0.077325776, 0.06799648, 0.059792753, 0.052578803]),
+        (
+            lambda: dg.InverseTimeDecay(1.0, 3, 0.5),
+            [0.85714287, 0.75, 0.6666667, 0.59999996, 0.54545456, 0.5, 0.4615385],
+        ),
+        (lambda: dg.CosineDecay(0.1, 2, 12), [0.1, 0.09829629, 0.09829629, 0.093301274, 0.093301274, 0.08535534]),
+        (lambda: dg.NoamDecay(512, 80), [0.00012352648, 0.00018528971, 0.00024705296, 0.00030881618, 0.00037057942]),
+        (lambda: dg.PolynomialDecay(1.0, 5), [0.80002004, 0.60004, 0.40005997, 0.20007999, 1e-04, 1e-04]),
+        (lambda: dg.PolynomialDecay(0.1, 4, cycle=True), [0.075025, 0.05005, 0.025075, 1e-04, 0.0375625, 0.025075]),
+        (lambda: dg.StepDecay(0.5, 2, 0.2), [0.5, 0.1, 0.1, 0.020000001, 0.020000001, 0.004, 0.004, 0.00080000004]),
+        (lambda: dg.MultiStepDecay(0.5, [1, 3], 0.2), [0.1, 0.1, 0.020000001]),
+    ],
+)
+def test_rates_to_the_last_bit(schedule: Any, expected: list[float]) -> None:
+    """From the second rate on, as Paddle 1.8.5 computes them in float32."""
+    rule, found = schedule(), []
+    for _ in range(len(expected) + 1):
+        found.append(rule().numpy()[0])
+        if hasattr(rule, "epoch"):
+            rule.epoch()
+    assert found[1:] == list(np.array(expected, "float32"))
+
+
+def test_a_rate_in_float64_is_computed_in_it() -> None:
+    rule = dg.ExponentialDecay(1.0, 3, 0.5, dtype="float64")
+    rule()
+    np.testing.assert_allclose(rule().numpy(), [0.5 ** (1 / 3)], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
     ("settings", "losses", "expected"),
     [
         ({"patience": 1}, [1, 1, 1, 1, 1, 0.5], [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]),

@@ -155,6 +155,19 @@ def test_multiclass_nms():
     np.testing.assert_array_equal(found.lod[0], [0, 3])
 
 
+@pytest.mark.parametrize("keep_top_k", [-1, 10, 4])
+def test_boxes_of_a_class_are_in_their_order_where_scores_have_a_lod(keep_top_k):
+    """As Paddle 1.8.5 gives them, whether or not there are more than are kept."""
+    corners = np.array([[0, 0, 2, 2], [3, 3, 5, 5], [6, 6, 8, 8], [0, 0, 2, 2.1]], np.float32)
+    bboxes = ragged(np.repeat(corners[:, None], 2, axis=1), [0, 4])
+    scores = ragged(np.array([[0.1, 0.3], [0.2, 0.9], [0.1, 0.5], [0.1, 0.4]], np.float32), [0, 4])
+    attrs = {**NMS, "score_threshold": 0.05, "keep_top_k": keep_top_k, "background_label": -1}
+    expected = [(0, 0.1), (0, 0.2), (0, 0.1), (1, 0.9), (1, 0.5), (1, 0.4)]
+    if keep_top_k == 4:
+        expected = [(0, 0.2), (1, 0.9), (1, 0.5), (1, 0.4)]
+    np.testing.assert_allclose(run("multiclass_nms", bboxes, scores, **attrs).data[:, :2], expected)
+
+
 def test_nothing_detected():
     none = np.zeros((1, 2, 3), np.float32)
     np.testing.assert_array_equal(run("multiclass_nms", PAIR, none, **NMS).data, [[-1]])

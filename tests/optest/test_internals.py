@@ -226,6 +226,40 @@ def test_a_script_fills_the_queue_of_a_py_reader() -> None:
         exe.run(fetch_list=[x])
 
 
+def _ahead(queue: core.LoDTensorBlockingQueue) -> int:
+    """The size of a queue once it is full."""
+    until = time.monotonic() + 5
+    while queue.size() < queue.capacity() and time.monotonic() < until:
+        time.sleep(0.005)
+    return queue.size()
+
+
+def test_the_queue_of_a_reader_tells_how_far_it_is_ahead() -> None:
+    """Scripts print ``reader.queue.size()``, before the first pass too."""
+
+    def batches():
+        for at in range(5):
+            yield [np.full((1, 3), at, "float32")]
+
+    x = fluid.data("x", [None, 3])
+    read = fluid.io.PyReader([x], 2)
+    older = fluid.layers.py_reader(2, [[-1, 3]], ["float32"], use_double_buffer=False)
+    assert (read.queue.size(), read.queue.capacity(), older.queue.size()) == (0, 2, 0)
+    read.decorate_batch_generator(batches, CPU)
+    older.decorate_batch_generator(batches)
+    passing = iter(read())
+    older.start()
+    assert (_ahead(read.queue), _ahead(older.queue)) == (2, 2)
+    assert len(list(passing)) == 5
+    older.reset()
+    with fluid.dygraph.guard():
+        eager = fluid.io.DataLoader.from_generator(capacity=2)
+        assert eager.queue.size() == 0
+        eager.set_batch_generator(batches)
+        iter(eager)
+        assert _ahead(eager.queue) == 2
+
+
 def test_a_loader_refuses_lists_of_different_lengths() -> None:
     with pytest.raises(TypeError, match="convert input data to a regular ndarray"):
         GeneratorLoader._check_input_array([[1, 2], [3]])

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_variable_and_dtype, only
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = [
@@ -162,6 +162,7 @@ def anchor_generator(
     Raises:
         ValueError: ``stride`` is not a pair.
     """
+    input = only(input)
     check_variable_and_dtype(input, "input", FULL_FLOATS, "anchor_generator")
     attrs = {
         "anchor_sizes": _floats(anchor_sizes, "anchor_sizes"),
@@ -207,6 +208,7 @@ def box_coder(
     Raises:
         TypeError: ``prior_box_var`` has an unsupported type.
     """
+    target_box = only(target_box)
     check_variable_and_dtype(prior_box, "prior_box", FULL_FLOATS, "box_coder")
     check_variable_and_dtype(target_box, "target_box", FULL_FLOATS, "box_coder")
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.framework import Variable
-from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype
+from fluidjax.writing.checks import FULL_FLOATS, check_type, check_variable_and_dtype, only
 from fluidjax.writing.emit import emit, emit_many
 
 __all__ = ["prroi_pool", "psroi_pool", "roi_align", "roi_perspective_transform", "roi_pool"]
@@ -34,7 +34,8 @@ def roi_pool(
     Returns:
         [R, C, pooled_height, pooled_width].
     """
-    check_variable_and_dtype(input, "input", ["float32"], "roi_pool")
+    input, rois = only(input), only(rois)
+    check_variable_and_dtype(input, "input", FULL_FLOATS, "roi_pool")
     inputs = {"X": input, "ROIs": rois}
     if rois_lod is not None:
         inputs["RoisLod"] = rois_lod
@@ -89,6 +90,7 @@ def psroi_pool(
     check_type(spatial_scale, "spatial_scale", float, "psroi_pool")
     check_type(pooled_height, "pooled_height", int, "psroi_pool")
     check_type(pooled_width, "pooled_width", int, "psroi_pool")
+    input, rois = only(input), only(rois)
     attrs = {"output_channels": output_channels, **_bins(pooled_height, pooled_width, spatial_scale)}
     return emit("psroi_pool", {"X": input, "ROIs": rois}, input.dtype, attrs, name=name)
 
@@ -109,6 +111,7 @@ def prroi_pool(
     Raises:
         TypeError: a numeric argument has the wrong type.
     """
+    input, rois = only(input), only(rois)
     check_variable_and_dtype(input, "input", ["float32"], "prroi_pool")
     check_variable_and_dtype(rois, "rois", ["float32"], "prroi_pool")
     check_type(spatial_scale, "spatial_scale", float, "prroi_pool")

@@ -55,6 +55,10 @@ class LearningRateDecay:
             return create_global_var([1], float(lr), self.dtype, name=name)
         return tracer.to_variable(np.array([float(lr)], to_numpy_dtype(to_var_type(self.dtype))), name)
 
+    def _in_dtype(self, number: float) -> Any:
+        """The number as a NumPy scalar of the rate's dtype: Fluid's ops compute rates in it, to its last bit."""
+        return to_numpy_dtype(to_var_type(self.dtype)).type(number)
+
     def _variable(self, rate: Any) -> Variable:
         """The rate, with the names taken that Fluid's computation of it takes."""
         tracer = current_tracer()

@@ -44,6 +44,10 @@ class _LearningRateEpochDecay(LearningRateDecay):
         self.epoch_num = self.epoch_num + 1 if epoch is None else epoch
         self.learning_rate = self.get_lr()
 
+    def _fallen(self, decay_rate: float, times: int) -> Any:
+        """base_lr * decay_rate ** times, in the rate's dtype."""
+        return self.base_lr * self._in_dtype(decay_rate) ** self._in_dtype(times)
+
     def get_lr(self) -> Any:
         """The rate at ``epoch_num``, a float or a Variable of shape [1]."""
         raise NotImplementedError(f"{type(self).__name__} has no get_lr(): define it, and return the epoch's rate.")
@@ -66,7 +70,7 @@ class StepDecay(_LearningRateEpochDecay):
 
     def get_lr(self) -> Variable:
         """The rate at ``epoch_num``, a Variable of shape [1]."""
-        return self._variable(self.base_lr * self.decay_rate ** (self.epoch_num // self.step_size))
+        return self._variable(self._fallen(self.decay_rate, self.epoch_num // self.step_size))
 
 
 class MultiStepDecay(_LearningRateEpochDecay):
@@ -90,7 +94,7 @@ class MultiStepDecay(_LearningRateEpochDecay):
 
     def get_lr(self) -> Variable:
         """The rate at ``epoch_num``, a Variable of shape [1]."""
-        return self._variable(self.base_lr * self.decay_rate ** sum(self.epoch_num >= m for m in self.milestones))
+        return self._variable(self._fallen(self.decay_rate, sum(self.epoch_num >= m for m in self.milestones)))
 
 
 class LambdaDecay(_LearningRateEpochDecay):

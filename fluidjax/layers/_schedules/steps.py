@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fluidjax.framework import Variable
 from fluidjax.layers._schedules.base import LearningRateDecay
 
@@ -53,13 +55,14 @@ class _PeriodicDecay(LearningRateDecay):
         self.staircase = staircase
         self._operations += bool(staircase)
 
-    def _factor(self, periods: float) -> float:
+    def _decayed(self, periods: Any) -> Any:
+        """The rate after so many periods, computed in their dtype."""
         raise NotImplementedError
 
     def step(self) -> Variable:
         """The rate at ``step_num``, a Variable of shape [1]."""
-        periods = self.step_num / self.decay_steps
-        return self._variable(self.learning_rate * self._factor(math.floor(periods) if self.staircase else periods))
+        periods = self._in_dtype(self.step_num / self.decay_steps)
+        return self._variable(self._decayed(np.floor(periods) if self.staircase else periods))
 
 
 class NaturalExpDecay(_PeriodicDecay):
@@ -67,8 +70,8 @@ class NaturalExpDecay(_PeriodicDecay):
 
     _operations = 3
 
-    def _factor(self, periods: float) -> float:
-        return math.exp(-self.decay_rate * periods)
+    def _decayed(self, periods: Any) -> Any:
+        return self.learning_rate * self._in_dtype(math.exp(-self.decay_rate * periods))
 
 
 class ExponentialDecay(_PeriodicDecay):
@@ -76,8 +79,8 @@ class ExponentialDecay(_PeriodicDecay):
 
     _operations = 3
 
-    def _factor(self, periods: float) -> float:
-        return self.decay_rate**periods
+    def _decayed(self, periods: Any) -> Any:
+        return self.learning_rate * self.decay_rate**periods
 
 
 class InverseTimeDecay(_PeriodicDecay):
@@ -85,8 +88,8 @@ class InverseTimeDecay(_PeriodicDecay):
 
     _operations = 4
 
-    def _factor(self, periods: float) -> float:
-        return 1.0 / (1.0 + self.decay_rate * periods)
+    def _decayed(self, periods: Any) -> Any:
+        return self.learning_rate / (1 + self.decay_rate * periods)
 
 
 class PolynomialDecay(LearningRateDecay):
@@ -117,13 +120,13 @@ class PolynomialDecay(LearningRateDecay):
 
     def step(self) -> Variable:
         """The rate at ``step_num``, a Variable of shape [1]."""
-        length, at = self.decay_steps, self.step_num
         if self.cycle:
-            length *= max(1, math.ceil(at / length))
+            length = self.decay_steps * self._in_dtype(max(1, math.ceil(self.step_num / self.decay_steps)))
+            passed = self.step_num / length
         else:
-            at = min(at, length)
+            passed = self._in_dtype(min(self.step_num, self.decay_steps)) * self._in_dtype(1 / self.decay_steps)
         end = self.end_learning_rate
-        return self._variable((self.learning_rate - end) * (1 - at / length) ** self.power + end)
+        return self._variable((self.learning_rate - end) * (1 - passed) ** self.power + end)
 
 
 class CosineDecay(LearningRateDecay):
@@ -150,8 +153,9 @@ class CosineDecay(LearningRateDecay):
 
     def step(self) -> Variable:
         """The rate at ``step_num``, a Variable of shape [1]."""
-        epoch = math.floor(self.step_num / self.step_each_epoch)
-        return self._variable(self.learning_rate * (0.5 * (math.cos(epoch * math.pi / self.epochs) + 1)))
+        epoch = np.floor(self._in_dtype(self.step_num / self.step_each_epoch))
+        angle = epoch * math.pi * self._in_dtype(1 / self.epochs)
+        return self._variable(self.learning_rate * 0.5 * (self._in_dtype(math.cos(angle)) + 1))
 
 
 class NoamDecay(LearningRateDecay):
@@ -175,8 +179,8 @@ class NoamDecay(LearningRateDecay):
 
     def step(self) -> Variable:
         """The rate at ``step_num``, a Variable of shape [1]. Raises ZeroDivisionError at step 0."""
-        least = min(self.step_num**-0.5, self.warmup_steps**-1.5 * self.step_num)
-        return self._variable(self.learning_rate * (self.d_model**-0.5 * least))
+        least = self._in_dtype(min(self.step_num**-0.5, self.warmup_steps**-1.5 * self.step_num))
+        return self._variable(self.learning_rate * self.d_model**-0.5 * least)
 
 
 class LinearLrWarmup(LearningRateDecay):

@@ -67,6 +67,7 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
     Raises:
         ValueError: ``ref`` and ``updates`` differ in dtype.
     """
+    index = only(index)
     for label, value in (("ref", ref), ("index", index), ("updates", updates)):
         check_type(value, label, Variable, "scatter_nd_add")
     if ref.dtype != updates.dtype:

@@ -214,7 +214,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
         expand_times: a list of ints and Variables [1], or an int32 Variable.
 
     Raises:
-        ValueError: ``x`` is bool and its ``stop_gradient`` is set, which Fluid rejects.
+        ValueError: ``x`` is bool and its ``stop_gradient`` is set, which Fluid rejects in a program.
         AssertionError: a count is not positive.
 
     Examples:
@@ -226,7 +226,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """
     check_variable_and_dtype(x, "x", ("bool", *FULL_NUMBERS), "expand")
     check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
-    if convert_dtype(x.dtype) == "bool" and x.stop_gradient:
+    if convert_dtype(x.dtype) == "bool" and x.stop_gradient and not in_dygraph_mode():
         raise ArgumentError("expand op bool date type must set the stop_gradient to be False")
     helper = LayerHelper("expand", name=name)
     inputs: dict[str, Any] = {"X": [x]}

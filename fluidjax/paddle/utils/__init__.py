@@ -1,4 +1,4 @@
-"""``paddle.utils``: training curves."""
+"""``paddle.utils``: training curves; pictures (``image_util``)."""
 
 from fluidjax.paddle.utils.plot import Ploter
 

@@ -88,9 +88,8 @@ def _images(bboxes: Value, scores: Value) -> Iterator[tuple[np.ndarray, np.ndarr
 
 def best(kept: Kept, scores: np.ndarray, top: int, by_index: bool) -> Kept:
     """At most ``top`` of the boxes kept, class by class; ``by_index`` orders the boxes of a class by index."""
-    if top <= -1 or len(kept) <= top:
-        return kept
-    chosen = sorted(kept, key=lambda pair: -scores[pair])[:top]
+    fits = top <= -1 or len(kept) <= top
+    chosen = kept if fits else sorted(kept, key=lambda pair: -scores[pair])[:top]
     return sorted(chosen, key=(lambda pair: pair) if by_index else (lambda pair: pair[0]))
 
 

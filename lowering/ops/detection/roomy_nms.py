@@ -141,6 +141,9 @@ def multiclass_of(found: _Boxes, keep_top_k: int, all_rows: int = 0, **options: 
     of_class: Any = partial(kept_of, **options)
     kept = jax.vmap(jax.vmap(of_class))(found.boxes, found.valid).reshape(images, classes * count)
     order = jnp.broadcast_to(np.arange(classes * count, dtype=np.int32), kept.shape)
+    if all_rows:  # Fluid sorts the boxes of a class by index
+        labels = np.arange(classes, dtype=np.int32)[:, None]
+        order = (labels * all_rows + found.rows).reshape(images, classes * count)
     room = classes * count
     if keep_top_k > -1:
         room = min(room, keep_top_k)
@@ -148,10 +151,6 @@ def multiclass_of(found: _Boxes, keep_top_k: int, all_rows: int = 0, **options: 
             jnp.where(kept, -found.scores.reshape(images, classes * count), jnp.inf), axis=1, stable=True
         )
         rank = jnp.argsort(by_score, axis=1)
-        if all_rows:  # Fluid sorts the boxes of a class by index, if there are more than it keeps
-            labels = np.arange(classes, dtype=np.int32)[:, None]
-            by_row = (labels * all_rows + found.rows).reshape(images, classes * count)
-            order = jnp.where(jnp.sum(kept, axis=1, keepdims=True) > keep_top_k, by_row, order)
         kept &= rank < keep_top_k
     return _of_images(found, kept, order, room)
 
