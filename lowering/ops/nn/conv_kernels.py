@@ -6,13 +6,14 @@ Three linear maps are all that conv, conv_transpose and their gradients (of any 
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowering.ops.nn import conv_strips
-from lowering.ops.nn.windows import Geometry, at_least_one
+from lowering.ops.nn import conv_depth, conv_strips
+from lowering.ops.nn.windows import Geometry
 
 
 def pad_pairs(paddings: list, n: int) -> tuple:
@@ -37,17 +38,31 @@ def resolve_padding(algorithm, paddings, in_size, ksize, strides, dilations):
 
 def forward(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
     """y[N, O, ...] = x[N, C, ...] (*) w[O, C / groups, ...]; on CPU GEMMs for pointwise kernels, large ones, groups and
-    few positions.
+    few positions, and images for volumes.
     """
-    if _pointwise(w.shape, geo):
-        on_cpu = pointwise
-    elif _prefer_gemm(w.shape, x.shape[0], reached(x.shape, w.shape, geo), geo):
-        on_cpu = by_columns
-    elif conv_strips.pays(w.shape, geo, reached(x.shape, w.shape, geo)[-1]):
-        on_cpu = in_strips
-    else:
-        return _general(x, w, geo)
-    return _by_platform(lambda x, w: on_cpu(x, w, geo), lambda x, w: _general(x, w, geo), x, w)
+    return _by_platform(_forward_on_cpu(x.shape, w.shape, geo), _general, geo, x, w)
+
+
+def _forward_on_cpu(x_shape: tuple, w_shape: tuple, geo: Geometry) -> Callable:
+    out = reached(x_shape, w_shape, geo)
+    if _pointwise(w_shape, geo):
+        return pointwise
+    if len(x_shape) == _VOLUMES:
+        return forward_volumes
+    if _prefer_gemm(w_shape, x_shape[0], out, geo):
+        return by_columns
+    return in_strips if conv_strips.pays(w_shape, geo, out[-1]) else _general
+
+
+_VOLUMES = 5  # dims of [N, C, D, H, W]
+
+
+def forward_volumes(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
+    """`forward` of volumes, as a convolution of images (see ``conv_depth``)."""
+    images = conv_depth.windows_of(x, w.shape[2], reached(x.shape, w.shape, geo)[0], geo)
+    kernel, flat = w.reshape(conv_depth.flat_kernel(w.shape)), conv_depth.flat_geometry(geo)
+    y = _forward_on_cpu(images.shape, kernel.shape, flat)(images, kernel, flat)
+    return conv_depth.volumes_of(y, x.shape[0])
 
 
 def in_strips(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
@@ -160,9 +175,17 @@ def _general(x, w, geo):
     )
 
 
-def _by_platform(on_cpu: Callable, elsewhere: Callable, *operands: jax.Array) -> jax.Array:
-    """``on_cpu`` or ``elsewhere``, by the platform that the run is compiled for."""
-    return lax.platform_dependent(*operands, cpu=on_cpu, default=elsewhere)
+def _by_platform(on_cpu: Callable, elsewhere: Callable, geo: Geometry, *operands: Any) -> jax.Array:
+    """``on_cpu`` or ``elsewhere`` of (operands, shape if there is one, geo), by the platform that is compiled for.
+
+    Args:
+        operands: two arrays, then the shape of the result for an adjoint.
+    """
+    arrays, shape = operands[:2], operands[2:]
+    if on_cpu is elsewhere:
+        return on_cpu(*operands, geo)
+    ways = {"cpu": lambda *given: on_cpu(*given, *shape, geo), "default": lambda *given: elsewhere(*given, *shape, geo)}
+    return lax.platform_dependent(*arrays, **ways)
 
 
 def _pointwise(w_shape: tuple, geo: Geometry) -> bool:
@@ -192,18 +215,25 @@ def input_grad(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> ja
     On CPU a general convolution with a dilated left side is slow, so one GEMM makes the columns, which are added at
     their shifted places, or dy is convolved in strips; elsewhere XLA's own transpose convolution is used.
     """
+    return _by_platform(_input_grad_on_cpu(dy, w, x_shape, geo), input_grad_direct, geo, dy, w, x_shape)
+
+
+def _input_grad_on_cpu(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> Callable:
+    if dy.ndim == _VOLUMES and not _pointwise(w.shape, geo):
+        return input_grad_volumes
     if prefer_columns(dy, w, geo):
-        on_cpu = input_grad_columns
-    elif _dense(geo) and conv_strips.pays(_swapped(w.shape), geo, x_shape[-1]):
-        on_cpu = input_grad_strips
-    else:
-        return input_grad_direct(dy, w, x_shape, geo)
-    return _by_platform(
-        lambda dy, w: on_cpu(dy, w, x_shape, geo),
-        lambda dy, w: input_grad_direct(dy, w, x_shape, geo),
-        dy,
-        w,
-    )
+        return input_grad_columns
+    strips = _dense(geo) and conv_strips.pays(_swapped(w.shape), geo, x_shape[-1])
+    return input_grad_strips if strips else input_grad_direct
+
+
+def input_grad_volumes(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
+    """`input_grad` of volumes, by that of images."""
+    taps, kernel, flat = w.shape[2], w.reshape(conv_depth.flat_kernel(w.shape)), conv_depth.flat_geometry(geo)
+    images = conv_depth.images_of(dy)
+    shape = (images.shape[0], x_shape[1] * taps, *x_shape[3:])
+    windows = _input_grad_on_cpu(images, kernel, shape, flat)(images, kernel, shape, flat)
+    return conv_depth.windows_added(windows, taps, x_shape, geo)
 
 
 LEAST_CHANNELS = 4  # of the input, for a convolution of dy to be as fast as its columns
@@ -274,15 +304,23 @@ def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> j
     for 8 of them), and one of each group: of 128 channels in 32 groups XLA's takes 400 times as long (320 ms at 8x8,
     batch 8), with a group for each channel twice.
     """
+    return _by_platform(_filter_grad_on_cpu(x, dy, w_shape, geo), filter_grad_direct, geo, x, dy, w_shape)
+
+
+def _filter_grad_on_cpu(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> Callable:
     if _pointwise(w_shape, geo):
-        on_cpu = filter_grad_pointwise
-    elif _grouping(w_shape, geo) or _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo):
-        on_cpu = filter_grad_columns
-    else:
-        return filter_grad_direct(x, dy, w_shape, geo)
-    return _by_platform(
-        lambda x, dy: on_cpu(x, dy, w_shape, geo), lambda x, dy: filter_grad_direct(x, dy, w_shape, geo), x, dy
-    )
+        return filter_grad_pointwise
+    if x.ndim == _VOLUMES:
+        return filter_grad_volumes
+    columns = _grouping(w_shape, geo) or _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo)
+    return filter_grad_columns if columns else filter_grad_direct
+
+
+def filter_grad_volumes(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
+    """`filter_grad` of volumes, by that of images."""
+    images = conv_depth.windows_of(x, w_shape[2], dy.shape[2], geo), conv_depth.images_of(dy)
+    kernel, flat = conv_depth.flat_kernel(w_shape), conv_depth.flat_geometry(geo)
+    return _filter_grad_on_cpu(*images, kernel, flat)(*images, kernel, flat).reshape(w_shape)
 
 
 def filter_grad_pointwise(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> jax.Array:
@@ -296,24 +334,6 @@ def filter_grad_direct(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometr
     w = jax.ShapeDtypeStruct(w_shape, x.dtype)
     (dw,) = jax.linear_transpose(lambda w: _general(x, w, geo), w)(dy)
     return dw
-
-
-def transpose_sizes(in_size, ksize, geo: Geometry, output_size: list) -> tuple:
-    """Spatial output size of conv_transpose; a given output_size picks among the `stride` valid ones."""
-    least = [
-        (i - 1) * s - sum(p) + d * (k - 1) + 1
-        for i, k, s, p, d in zip(in_size, ksize, geo.strides, geo.pads, geo.dilations, strict=True)
-    ]
-    if not output_size:
-        what = "a transposed convolution with padding"
-        return tuple(at_least_one(n, i, f"{what} {p}") for n, i, p in zip(least, in_size, geo.pads, strict=True))
-    for given, low, stride in zip(output_size, least, geo.strides, strict=True):
-        if not low <= given < low + stride:
-            raise ValueError(
-                f"output_size {list(output_size)} is not reachable: expected each size in "
-                f"[{low}, {low + stride}), received {given}; leave output_size out or choose one of these"
-            )
-    return tuple(output_size)
 
 
 def size_of(shape: tuple) -> int:

@@ -9,11 +9,29 @@ import jax.numpy as jnp
 
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn.conv import channel_back, channel_first
-from lowering.ops.nn.conv_kernels import Geometry
+from lowering.ops.nn.windows import Geometry, at_least_one
 from lowering.registry import Wise, op
 
 VENDOR = "use_cudnn use_mkldnn workspace_size_MB"
 VENDOR_2D = VENDOR + " fuse_relu fuse_activation fuse_alpha fuse_beta"
+
+
+def transpose_sizes(in_size, ksize, geo: Geometry, output_size: list) -> tuple:
+    """Spatial output size of conv_transpose; a given output_size picks among the `stride` valid ones."""
+    least = [
+        (i - 1) * s - sum(p) + d * (k - 1) + 1
+        for i, k, s, p, d in zip(in_size, ksize, geo.strides, geo.pads, geo.dilations, strict=True)
+    ]
+    if not output_size:
+        what = "a transposed convolution with padding"
+        return tuple(at_least_one(n, i, f"{what} {p}") for n, i, p in zip(least, in_size, geo.pads, strict=True))
+    for given, low, stride in zip(output_size, least, geo.strides, strict=True):
+        if not low <= given < low + stride:
+            raise ValueError(
+                f"output_size {list(output_size)} is not reachable: expected each size in "
+                f"[{low}, {low + stride}), received {given}; leave output_size out or choose one of these"
+            )
+    return tuple(output_size)
 
 
 def plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format):
@@ -31,7 +49,7 @@ def plan(input, filter, strides, paddings, padding_algorithm, groups, dilations,
 
 
 def _forward(x, filter, geo, output_size, output_padding, data_format):
-    sizes = kernels.transpose_sizes(x.shape[2:], filter.shape[2:], geo, output_size)
+    sizes = transpose_sizes(x.shape[2:], filter.shape[2:], geo, output_size)
     if len(output_padding) and not len(output_size):
         sizes = [n + more for n, more in zip(sizes, output_padding, strict=True)]
     shape = (x.shape[0], filter.shape[1] * geo.groups, *sizes)
