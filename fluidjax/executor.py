@@ -175,6 +175,8 @@ class Executor:
             raise TypeError(
                 f"Executor.run: expected a fluid.Scope, received {type(scope).__name__}; leave it out or pass one"
             )
+        program = default_main_program() if program is None else program
+        feed, fetch_list = {} if feed is None else feed, [] if fetch_list is None else fetch_list
         if "_device" not in self.__dict__:
             self._begin(program)
         last = None if use_prune else asked.again(program, self._device, feed, fetch_list)
@@ -198,8 +200,8 @@ class Executor:
     def _begin(self, program: Any) -> None:
         """Before the first run: join the processes named by the program, and select the device."""
         inner = program._program if isinstance(program, CompiledProgram) else program
-        if inner is None or isinstance(inner, Program):
-            join_for(program_view(default_main_program() if inner is None else inner))
+        if isinstance(inner, Program):
+            join_for(program_view(inner))
         _ = self._device
 
     def _run_once(
@@ -386,8 +388,6 @@ class Executor:
 
 def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralDevices | None]:
     """The underlying program, and the object that runs it on several devices, if any."""
-    if program is None:
-        program = default_main_program()
     if isinstance(program, CompiledProgram):
         return program._program, program._run_at(place, scope)
     if not isinstance(program, Program):
@@ -399,7 +399,6 @@ def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralD
 
 def _part(program: Any, prune: Pruning, *wanted: Any) -> Any:
     """The part of a program that the fetches and optimizers need."""
-    program = default_main_program() if program is None else program
     if isinstance(program, CompiledProgram):
         return program._part(prune, *wanted)
     return part(program, prune, *wanted) if isinstance(program, Program) else program

@@ -27,6 +27,7 @@ class NativeOperator:
         self._desc = desc
         self._proto = op_proto(desc.type)
         self._program: Program | None = None
+        self._executor: Executor | None = None
         self._kinds: dict[str, VarType] = {}
 
     @staticmethod
@@ -76,7 +77,9 @@ class NativeOperator:
         kinds.pop(EMPTY_VAR_NAME, None)
         if self._program is None or kinds != self._kinds:
             self._program, self._kinds = self._as_program(kinds), kinds
-        Executor(place).run(self._program, scope=scope)
+        if self._executor is None or self._executor.place != place:
+            self._executor = Executor(place)
+        self._executor.run(self._program, scope=scope)
 
     def _variable(self, scope: Scope, name: str) -> ScopeVariable | None:
         var = scope.find_var(name)

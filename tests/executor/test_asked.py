@@ -75,3 +75,18 @@ def test_another_program_flag_or_feed_is_another_request(doubling: Doubling) -> 
     assert not doubling.known(ONES, [doubling.double])
     doubling.main.global_block().ops[0]._set_attr("scale", 7.0)
     assert doubling.run(ONES, [doubling.double]) == [[7, 7]]
+
+
+def test_nothing_fed_and_nothing_fetched_is_a_request_like_others() -> None:
+    main, scope, executor = fluid.Program(), fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        count = main.global_block().create_var(name="count", shape=[1], dtype="float32", persistable=True)
+        layers.increment(count, 1.0)
+    scope.var("count").get_tensor().set(np.zeros(1, np.float32), fluid.CPUPlace())
+    executor.run(main, scope=scope)
+    assert asked.again(main, executor._device, {}, []) is not None
+    with fluid.program_guard(main):  # the default program is known, too
+        executor.run(scope=scope)
+        assert executor.run(fetch_list=[count], scope=scope)[0].tolist() == [3]
+    executor.run(main, scope=scope)
+    assert np.asarray(scope.find_var("count").get_tensor()).tolist() == [4]

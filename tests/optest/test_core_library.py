@@ -13,6 +13,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import core
+from fluidjax.op import Operator
 
 CPU = fluid.CPUPlace()
 
@@ -247,3 +248,22 @@ def test_a_watched_process_ends_well_when_it_is_asked_to() -> None:
         assert signal.getsignal(signal.SIGTERM) not in (before, signal.SIG_DFL)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_one_executor_serves_the_runs_of_an_op_at_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[fluid.CPUPlace] = []
+
+    class Counted(fluid.Executor):
+        def __init__(self, place: fluid.CPUPlace) -> None:
+            made.append(place)
+            super().__init__(place)
+
+    monkeypatch.setattr("fluidjax.execution.single.Executor", Counted)
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    x, y = (scope.var(name).get_tensor() for name in ("X", "Out"))
+    double = Operator("scale", X="X", Out="Out", scale=2.0)
+    for value in (1.0, 2.0, 3.0):
+        x.set(np.float64([value]), place)
+        double.run(scope, fluid.CPUPlace())
+        assert np.asarray(y).tolist() == [2 * value]
+    assert made == [place]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from fluidjax.base.errors import ArgumentError
@@ -21,15 +22,24 @@ __all__ = [
 ]
 
 _OPS = {"BILINEAR": "bilinear", "TRILINEAR": "trilinear", "NEAREST": "nearest"}
+_OPS_AND_CUBIC = {**_OPS, "BICUBIC": "bicubic"}
 _LAYOUTS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 _SIZES = ("out_d", "out_h", "out_w")
 
 
-def _check(input: Variable, resample: str, align_mode: int, data_format: str, out_shape: Any, scale: Any) -> None:
-    if resample not in _OPS:
+def _check(
+    ops: Mapping[str, str],
+    input: Variable,
+    resample: str,
+    align_mode: int,
+    data_format: str,
+    out_shape: Any,
+    scale: Any,
+) -> None:
+    if resample not in ops:
         raise ArgumentError(
-            "The 'resample' of image_resize can only be 'BILINEAR', 'TRILINEAR' or 'NEAREST' currently,"
-            f" received {resample!r}. Use one of them."
+            f"The 'resample' of image_resize can only be one of {list(ops)} currently, received {resample!r}. Use one"
+            " of them."
         )
     rank = len(input.shape)
     expected = (5,) if resample == "TRILINEAR" else (4,)
@@ -98,10 +108,47 @@ def _scale_input(scale: Any, inputs: dict[str, Any], attrs: dict[str, Any]) -> N
 def _actual_shape(actual_shape: Any, inputs: dict[str, Any]) -> None:
     if actual_shape is None:
         return
-    warnings.warn("actual_shape will be deprecated, it is recommended to use out_shape instead.", stacklevel=4)
+    warnings.warn("actual_shape will be deprecated, it is recommended to use out_shape instead.", stacklevel=5)
     check_type(actual_shape, "actual_shape", Variable, "image_resize")
     actual_shape.stop_gradient = True
     inputs["OutSize"] = actual_shape
+
+
+def _resized(
+    ops: Mapping[str, str],
+    input: Variable,
+    out_shape: Any,
+    scale: Any,
+    name: str | None,
+    resample: str,
+    actual_shape: Variable | None,
+    align_corners: bool,
+    align_mode: int,
+    data_format: str,
+) -> Variable:
+    resample = resample.upper()
+    _check(ops, input, resample, align_mode, data_format, out_shape, scale)
+    check_type(align_corners, "align_corners", bool, "image_resize")
+    kind = ops[resample]
+    helper = LayerHelper(f"{kind}_interp", input=input, name=name)
+    inputs: dict[str, Any] = {"X": input}
+    attrs: dict[str, Any] = {
+        "out_d": -1,
+        "out_h": -1,
+        "out_w": -1,
+        "interp_method": kind,
+        "align_corners": align_corners,
+        "align_mode": align_mode,
+        "data_layout": "NHWC" if data_format[-1] == "C" else "NCHW",
+    }
+    if out_shape is not None:
+        _shape_inputs(helper, out_shape, len(input.shape) - 2, inputs, attrs)
+    else:
+        _scale_input(scale, inputs, attrs)
+    _actual_shape(actual_shape, inputs)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    helper.append_op(type=f"{kind}_interp", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
 
 
 def image_resize(
@@ -129,32 +176,24 @@ def image_resize(
     Returns:
         The resized images. Raises TypeError or ValueError for invalid arguments.
     """
-    resample = resample.upper()
-    _check(input, resample, align_mode, data_format, out_shape, scale)
-    check_type(align_corners, "align_corners", bool, "image_resize")
-    kind = _OPS[resample]
-    helper = LayerHelper(f"{kind}_interp", **locals())
-    inputs: dict[str, Any] = {"X": input}
-    attrs: dict[str, Any] = {
-        "out_d": -1,
-        "out_h": -1,
-        "out_w": -1,
-        "interp_method": kind,
-        "align_corners": align_corners,
-        "align_mode": align_mode,
-        "data_layout": "NHWC" if data_format[-1] == "C" else "NCHW",
-    }
-    if out_shape is not None:
-        _shape_inputs(helper, out_shape, len(input.shape) - 2, inputs, attrs)
-    else:
-        _scale_input(scale, inputs, attrs)
-    _actual_shape(actual_shape, inputs)
-    out = helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(type=f"{kind}_interp", inputs=inputs, outputs={"Out": out}, attrs=attrs)
-    return out
+    return _resized(_OPS, input, out_shape, scale, name, resample, actual_shape, align_corners, align_mode, data_format)
 
 
-interpolate = image_resize
+def interpolate(
+    input: Variable,
+    out_shape: Any = None,
+    scale: Any = None,
+    name: str | None = None,
+    resample: str = "BILINEAR",
+    actual_shape: Variable | None = None,
+    align_corners: bool = True,
+    align_mode: int = 1,
+    data_format: str = "NCHW",
+) -> Variable:
+    """``image_resize``, whose resample may be "BICUBIC", too: rank 4, by 4 x 4 neighbours."""
+    return _resized(
+        _OPS_AND_CUBIC, input, out_shape, scale, name, resample, actual_shape, align_corners, align_mode, data_format
+    )
 
 
 def resize_bilinear(

@@ -37,7 +37,7 @@ _TAKEN = " ".join((_ACTIVATIONS, _COMMON, _LOSSES, _SCHEDULES, _IMAGES, _NORMS))
 
 globals().update(zip(_TAKEN, surfaces(layers, " ".join(_TAKEN)), strict=True))
 embedding, one_hot = surface(fluid.embedding), surface(fluid.one_hot)
-interpolate = surface(layers.image_resize)
+interpolate = surface(layers.interpolate)
 
 __all__ = [
     *_TAKEN, "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "embedding", "hsigmoid", "interpolate",

@@ -11,7 +11,7 @@ __all__ = ["UpSample"]
 
 
 class UpSample(Layer):
-    """Images of another size; see ``layers.image_resize``.
+    """Images of another size; see ``layers.interpolate``.
 
     Args:
         out_shape: the height and width; or
@@ -35,4 +35,4 @@ class UpSample(Layer):
 
     def forward(self, input: Any) -> Any:
         """The images, resized."""
-        return layers.image_resize(input, **self._given)
+        return layers.interpolate(input, **self._given)

@@ -89,7 +89,13 @@ def _(x, label, d_out):
     return d_out * (x - label) / at_least((1 - x) * x, 1e-12)
 
 
-@op(out="Loss", diff="predicted", lod="predicted", rows=WISE)
+def _one_loss_each(shapes, attr):
+    predicted = shapes["Predicted"]
+    fitting.same("the dims of Predicted and Labels", predicted, shapes["Labels"])
+    return {"Loss": (predicted[0], 1)} if predicted[1:] == (1,) else None
+
+
+@op(out="Loss", diff="predicted", lod="predicted", rows=WISE, infer=by_rule(_one_loss_each))
 def log_loss(predicted, labels, *, epsilon: float):
     """Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon), all [N, 1]."""
     return -labels * jnp.log(predicted + epsilon) - (1 - labels) * jnp.log(1 - predicted + epsilon)

@@ -102,14 +102,19 @@ def _heads(x, y, head_number: int):
 
 
 def _products(shapes, attr):
-    """Of matrices in as many batches on both sides."""
+    """Of known and unknown dims: the batches are X's if it has any, and what is multiplied away may be unknown."""
     x, y = shapes["X"], shapes["Y"]
-    if attr("fused_transpose_Out") or attr("head_number") != 1 or min(len(x), len(y)) < 2 or x[:-2] != y[:-2]:
+    if attr("fused_transpose_Out") or attr("head_number") != 1 or not x or not y or 0 in (*x, *y):
         return None
+    row, column = (1, *x)[-2:], (*y, 1)[-2:] if len(y) == 1 else y[-2:]
     (rows, inner), (depth, columns) = (
-        v[-2:][::-1] if attr(f"transpose_{slot}") else v[-2:] for slot, v in (("X", x), ("Y", y))
+        v[::-1] if attr(f"transpose_{slot}") else v for slot, v in (("X", row), ("Y", column))
     )
-    return {"Out": (*x[:-2], rows, columns)} if inner == depth > 0 else None
+    batches = [v[:-2] for v in (x, y) if len(v) > 2] or [()]
+    fitting.same("what is multiplied away", (inner,), (depth,))
+    fitting.same("batches", batches[0], batches[-1])
+    ends = [d for d, vector in ((rows, len(x) == 1), (columns, len(y) == 1)) if d != 1 or not vector]
+    return {"Out": (*batches[0], *ends) or (1,)}
 
 
 @op(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.infer_rules import by_rule
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.nn import windows
@@ -73,9 +74,16 @@ def _nearest(image, *at):
 _SAMPLED = {"bilinear": linear, "nearest": _nearest}
 
 
+def _as_gridded(shapes, attr):
+    """Of images; channels and the pixels of the grid."""
+    x, grid = shapes["X"], shapes["Grid"]
+    fitting.same("images and coordinates", (x[0], len(x), 2), (grid[0], 4, grid[-1]))
+    return {"Output": (*x[:2], *grid[1:-1])} if len(grid) == 4 else None
+
+
 @op(
     out="Output", lod="x", rows=WISE, vendor={"use_cudnn": True}, grad="vjp", reads="x grid",
-    newer="mode padding_mode align_corners",
+    infer=by_rule(_as_gridded), newer="mode padding_mode align_corners",
 )  # fmt: skip
 def grid_sampler(x, grid, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = True):
     """Output[n, c, h, w] = X[n, c] at (x, y) = (Grid[n, h, w] + 1) / 2 * (size - 1), bilinear, zero outside.

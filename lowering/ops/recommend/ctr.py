@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from lowering.engine.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.registry import WISE, op
 from lowering.values import Meta
@@ -58,7 +59,13 @@ def _(x, rank_offset, rank_param: Meta, d_out, *, MaxRank):
     return blocks.at[block].add(outer).reshape(rank_param.shape)
 
 
-@op(rows=WISE)
+def _channels_of_both(shapes, attr):
+    x, y = shapes["X"], shapes["Y"]
+    fitting.same("the images and pixels of X and Y", (x[0], *x[2:]), (y[0], *y[2:]))
+    return {"Out": (*x[:2], y[1])}
+
+
+@op(rows=WISE, infer=by_rule(_channels_of_both))
 def fsp(x, y):
     """Out[n, i, j] = mean over pixels of X[n, i] * Y[n, j]."""
     return jnp.einsum("nihw,njhw->nij", x, y) / (x.shape[2] * x.shape[3])
