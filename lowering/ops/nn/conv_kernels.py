@@ -47,14 +47,16 @@ def _forward_on_cpu(x_shape: tuple, w_shape: tuple, geo: Geometry) -> Callable:
     out = reached(x_shape, w_shape, geo)
     if _pointwise(w_shape, geo):
         return pointwise
-    if len(x_shape) == _VOLUMES:
+    if _of_volumes(w_shape):
         return forward_volumes
     if _prefer_gemm(w_shape, x_shape[0], out, geo):
         return by_columns
     return in_strips if conv_strips.pays(w_shape, geo, out[-1]) else _general
 
 
-_VOLUMES = 5  # dims of [N, C, D, H, W]
+def _of_volumes(w_shape: tuple) -> bool:
+    """Whether a kernel [O, C / groups, D, H, W] is small enough along depth for a slice of each of its taps there."""
+    return len(w_shape) == 5 and w_shape[2] <= 32
 
 
 def forward_volumes(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
@@ -219,7 +221,7 @@ def input_grad(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> ja
 
 
 def _input_grad_on_cpu(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> Callable:
-    if dy.ndim == _VOLUMES and not _pointwise(w.shape, geo):
+    if _of_volumes(w.shape) and not _pointwise(w.shape, geo):
         return input_grad_volumes
     if prefer_columns(dy, w, geo):
         return input_grad_columns
@@ -310,7 +312,7 @@ def filter_grad(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> j
 def _filter_grad_on_cpu(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geometry) -> Callable:
     if _pointwise(w_shape, geo):
         return filter_grad_pointwise
-    if x.ndim == _VOLUMES:
+    if _of_volumes(w_shape):
         return filter_grad_volumes
     columns = _grouping(w_shape, geo) or _prefer_gemm(w_shape, x.shape[0], dy.shape[2:], geo)
     return filter_grad_columns if columns else filter_grad_direct
