@@ -6,6 +6,7 @@ of shapes and dtypes.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -115,8 +116,11 @@ class Kernel:
         simple: whether its outputs are all that it writes, and all its inputs have values.
         direct: whether its compiled function is called directly.
         plain: whether it is a function of arrays; otherwise it runs immediately, on its variables' values.
+        recorded: whether sequences of ops contain it, which another object of the same content would not continue.
         sources: whether it has no inputs: its outputs are constants, or drawn.
     """
+
+    recorded = False
 
     def __init__(
         self,
@@ -410,6 +414,15 @@ def kernel_of(
     return found
 
 
-def forget(kernel: Kernel) -> None:
-    """Discard a kernel that has been replaced by another."""
-    _kernels.pop(kernel.key, None)
+_replaced: OrderedDict[Any, Kernel] = OrderedDict()
+_SPARE = 64  # replaced kernels that are kept: numbers also return
+
+
+def replaced(kernel: Kernel) -> None:
+    """Note that another kernel took the place of this one, which is dropped in time unless sequences contain it."""
+    _replaced[kernel.key] = kernel
+    _replaced.move_to_end(kernel.key)
+    if len(_replaced) > _SPARE:
+        key, oldest = _replaced.popitem(last=False)
+        if not oldest.recorded:
+            _kernels.pop(key, None)

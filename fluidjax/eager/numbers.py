@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fluidjax.eager.first.runs import FirstRuns
-from fluidjax.eager.kernels import Kernel, forget, kernel_of
+from fluidjax.eager.kernels import Kernel, kernel_of, replaced
 from fluidjax.eager.moving import CLOSED, moves
 from fluidjax.eager.plans import Plan, Step
 from fluidjax.eager.points import Point
@@ -40,7 +40,7 @@ def opened(kernel: Kernel, ins: Sequence[VarBase], point: Point) -> tuple[Kernel
         return None if _is_size(ins[0], point) else _opened_slice(kernel, ins)
     if len(kernel.ins) != 1 or not kernel.attrs.get("fix_seed", True) or not moves(kernel, point):
         return None
-    forget(kernel)
+    replaced(kernel)
     if kernel.type == "scale":
         return _affine(kernel), [*ins, _operand([kernel.attrs["scale"], kernel.attrs["bias"]], np.float64)]
     return _with_slots(kernel, ins) if kernel.type in _SLOTS else None

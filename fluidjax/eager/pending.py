@@ -18,7 +18,7 @@ from fluidjax.base.flags import FLAGS
 from fluidjax.eager.alive import array_of, referenced, to_device
 from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line, within
-from fluidjax.eager.kernels import Kernel, forget
+from fluidjax.eager.kernels import Kernel, replaced
 from fluidjax.eager.moving import moves
 from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.points import Point, Tree
@@ -134,7 +134,7 @@ class Recorder:
             instead = bound(kernel, ins, self.point, self.serial)
             return self._run_now(kernel, ins, seed) if instead is None else self._run_other(instead, ins, seed)
         if kernel.sources and kernel.movable and moves(kernel, self.point):
-            forget(kernel)
+            replaced(kernel)
             return self._run_now(kernel, ins, seed)
         check = demand_of(kernel, specs) if kernel.checked else None
         limits = None

@@ -64,6 +64,8 @@ class Point:
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.numbers: dict[Any, set[Any]] | None = None
+        if kernel is not None:
+            kernel.recorded = True
         self._others: dict[Any, Point] | None = None  # everything that has followed it, if there are several
 
     def after(

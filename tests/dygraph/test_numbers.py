@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -53,7 +54,9 @@ def step(change: Callable[[Any, int], Any], k: int) -> tuple[float, list[Any]]:
 
 
 @pytest.mark.parametrize("name", CHANGING)
-def test_they_compile_nothing_new_and_agree(name: str) -> None:
+def test_they_compile_nothing_new_and_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_SPARE", 4)
+    monkeypatch.setattr(kernels, "_replaced", OrderedDict())
     found, counts = [], []
     for k in range(16):
         found.append(step(CHANGING[name], k))
@@ -69,6 +72,27 @@ def test_they_compile_nothing_new_and_agree(name: str) -> None:
     for (loss, gradient), (loss2, gradient2) in zip(found, expected, strict=True):
         assert loss == pytest.approx(loss2, rel=1e-5)
         np.testing.assert_allclose(gradient, gradient2, rtol=1e-5)
+
+
+FIXED: dict[str, Callable[[Any, float], Any]] = {
+    "scale": lambda x, number: layers.scale(x, scale=number),
+    "clip": lambda x, number: layers.clip(x, -number, number),
+    "fill_constant": lambda x, number: layers.fill_constant([1], "float32", number) + x,
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_number_that_moves_in_one_place_is_known_in_others(name: str) -> None:
+    x, op = var(2, 5), FIXED[name]
+    for number in (3.25, 4.25, 5.25, 6.25):
+        op(x, number).numpy()
+    points = []
+    for _ in range(5):
+        for number in (7.25, 8.25):
+            moved = op(x, number)
+            op(layers.tanh(moved), number).numpy()
+        points.append(recorder._tree.points)
+    assert points[-1] == points[1]
 
 
 def test_numbers_are_floats_of_32_bits_as_attributes_are() -> None:
