@@ -63,10 +63,10 @@ def grown(sizes: range) -> None:
 
 def test_shapes_that_keep_growing_compile_nothing(compiled: Callable[[], int]) -> None:
     with dg.guard():
-        grown(range(101, 102))  # functions of jax are compiled for the first row's capacity, once in a process
-        before = compiled()
+        grown(range(101, 102))  # exp and tanh of 256 numbers are compiled, once in a process
+        compiled()
         grown(range(102, 109))
-        assert compiled() in (0, before)
+        assert compiled() == 0
         fluid.set_flags({"FLAGS_eager_numpy": False})
         try:
             grown(range(111, 114))
