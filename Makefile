@@ -46,7 +46,7 @@ format: $(VENV)/.with-dev
 bench: $(VENV)/.with-test
 	$(PY) -m benchmarks
 
-# PARTS names some of: one all streams growth. SHORT=1 shows that all of it works, in build/performance.
+# PARTS names some of: one all streams growth imports. SHORT=1 shows that all of it works, in build/performance.
 performance: $(VENV)/.with-test
 	$(PY) -m benchmarks.page $(if $(SHORT),--short) $(if $(PARTS),--parts $(PARTS))
 

@@ -1,8 +1,8 @@
 """``python -m benchmarks.page``: measure everything and write docs/performance.md with its plots.
 
 Peers are measured twice, on one processor (CPU time) and on all that this process may use (wall time), then streams
-whose batches change their sizes, then growth. Each peer runs once, the ragged networks for a hundred batches, which the
-page says; ``--rounds`` and ``--steps`` ask for more. Other work on the machine shows in the numbers.
+whose batches change their sizes, then growth and imports. Each peer runs once, the ragged networks for a hundred
+batches, which the page says; ``--rounds`` and ``--steps`` ask for more. Other work on the machine shows in the numbers.
 
 ``--parts streams growth`` measures these parts only: the numbers are kept in docs/performance/numbers.json, a part at a
 time, each with its own machine and day, and the page is written from all that are there. Without a part
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import fluid_models, fluid_sequences, growth, plots, stream, tables
+from benchmarks import fluid_models, fluid_sequences, growth, imports, plots, stream, tables
 from benchmarks.__main__ import compare, found_pythons
 
 ROOT = Path(__file__).parent.parent
@@ -92,11 +92,17 @@ def growth_of(extent: Extent, pythons: dict[str, str]) -> Measurements:
         yield name, [growth.measured_cold_and_warm(name, size) for size in kind.sizes[: extent.sizes]]
 
 
+def imports_of(extent: Extent, pythons: dict[str, str]) -> Measurements:
+    """What importing costs."""
+    yield "import", {name: {"cpu": took} for name, took in imports.measured(pythons, extent.others).items()}
+
+
 PARTS: dict[str, Callable[[Extent, dict[str, str]], Measurements]] = {
     "one": one_of,
     "all": peers_of,
     "streams": streams_of,
     "growth": growth_of,
+    "imports": imports_of,
 }
 
 

@@ -118,6 +118,17 @@ def streams(results: Results) -> str:
     return _rows(["stream", "run", "total s", "CPU s", "first step s", "longest later step s"], lines)
 
 
+def imports(results: Results) -> str:
+    """What importing each package takes."""
+    (found,) = results.values()
+    heads = [*found, "fluidjax over jax"]
+    return _rows(heads, [[f"{r['cpu']:.3f}" for r in found.values()] + [f"{_over_jax(found):.3f}"]])
+
+
+def _over_jax(found: dict[str, dict[str, float]]) -> float:
+    return found["fluidjax"]["cpu"] - found["jax"]["cpu"]
+
+
 def growth(rows: list[dict[str, float]], column: str) -> float:
     """The slope between the first and the last size."""
     first, last = rows[0], rows[-1]
@@ -165,4 +176,7 @@ def page(numbers: dict[str, Any]) -> str:
         text = "CPU time of all threads. Growth is the slope from the smallest to the largest size: 1 is linear."
         body = "\n\n".join(grown(name, KINDS[name], rows) for name, rows in part["results"].items())
         sections.append(_section("Growth", text, part, body))
+    if part := numbers.get("imports"):
+        text = "CPU seconds of a new process for the import alone. Wanted: at most 0.1 s over jax, which is part of it."
+        sections.append(_section("Imports", text, part, imports(part["results"])))
     return "\n".join(sections)
