@@ -43,6 +43,7 @@ class Recorder:
         serial: the number of this batch of pending ops.
         point: the records of the batch (see ``points``).
         outputs: the stand-ins for outputs, by number; references other than the dict's count as uses.
+        apart: how many constants of the batch were not recorded, because they change.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,7 @@ class Recorder:
     def _clear(self) -> None:
         root = self._tree.root()
         self.serial += 1
+        self.apart = 0
         self.point = root
         self.outputs: dict[int, Value] = {}
         self.leaves: list[Value] = []
@@ -133,7 +135,8 @@ class Recorder:
         if found is None:
             instead = bound(kernel, ins, self.point, self.serial)
             return self._run_now(kernel, ins, seed) if instead is None else self._run_other(instead, ins, seed)
-        if kernel.sources and kernel.movable and moves(kernel, self.point):
+        if kernel.sources and kernel.movable and moves(kernel, self.point, self.apart):
+            self.apart += 1
             replaced(kernel)
             return self._run_now(kernel, ins, seed)
         check = demand_of(kernel, specs) if kernel.checked else None
