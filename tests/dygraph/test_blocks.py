@@ -152,6 +152,34 @@ def test_long_sequences_are_compiled_once_they_came_more_often() -> None:
     assert recorder.blocks.compilations == 1
 
 
+def test_lengths_learn_from_each_other() -> None:
+    net = Net(20)
+    opt = momentum(net)
+    train(1, net, opt)
+    compiled = []
+    for rows in (3, 4, 5, 3, 4, 5, 5):
+        train(1, net, opt, rows=rows)
+        compiled.append(recorder.blocks.compilations)
+    assert compiled == [0, 0, 0, 1, 2, 3, 3]
+
+
+def test_outputs_that_were_needed_for_other_lengths_are_among_those_of_a_block() -> None:
+    kept: list[Any] = []
+
+    def step(rows: int, keep: bool) -> None:
+        x = var(np.ones([rows, 2]))
+        middle = layers.tanh(x)
+        kept[:] = [middle] if keep else []
+        (layers.exp(middle) * 2.0).numpy()
+
+    for rows, keep in [(3, True), (4, True), (5, False), (5, False)]:
+        step(rows, keep)
+    recorder.blocks.wait()
+    step(5, True)
+    recorder.blocks.wait()
+    assert recorder.blocks.compilations == 1
+
+
 def test_chunks_are_not_compiled_for_a_program_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "_SMALL", 0)
     monkeypatch.setattr(background, "_ending", True)
