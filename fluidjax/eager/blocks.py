@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import jax
+import numpy as np
 
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.chunks import Chunked
@@ -102,7 +103,7 @@ class Whole:
         singles = [*map(arrays.__getitem__, self.singles)]
         arrays.clear()
         for k in self.donated:
-            if sys.getrefcount(singles[k]) > 2:  # the list, and the call
+            if singles[k].__class__ is np.ndarray or sys.getrefcount(singles[k]) > 2:  # the list, and the call
                 singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
         if Piece in map(type, singles):
             singles = [*map(taken, singles)]
@@ -207,8 +208,9 @@ class Blocks:
             self._ask(entry, whole, point, arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
         arrays = list(map(taken, arrays))
-        if block is not None and entry.family.seconds >= point.depth * _OFTEN:
-            self._ask_rest(entry, block)  # type: ignore[arg-type]
+        if block is not None and (rest := block.rest) and entry.family.seconds >= point.depth * _OFTEN:  # type: ignore[union-attr]
+            block.rest = None  # type: ignore[union-attr]
+            self._jobs.add(entry, "rest", partial(self._compile_rest, block, rest))  # type: ignore[arg-type]
         results = one_by_one(_records(point), arrays, alive) if block is None else block.run(arrays, alive)
         taken_now = time.thread_time() - begin
         entry.seconds += taken_now
@@ -232,6 +234,7 @@ class Blocks:
         entry.asked.append((frozenset(alive), whole))
         records, leaves = _records(point), tuple([spec for each in point.way() for spec in each.fresh])
         donated = _donatable(records, arrays, leaves, alive) if whole else ()
+        often = entry.family.seconds >= point.depth * _OFTEN
 
         def compile() -> None:
             made: Whole | Chunked
@@ -241,21 +244,17 @@ class Blocks:
                 made = Chunked(records, leaves, alive, self._chunks)
             entry.blocks.insert(0, made)
             self.compilations += made.compilations
+            if often and made.__class__ is Chunked:
+                rest, made.rest = made.rest, None
+                self._compile_rest(made, rest or ())
 
         self._jobs.add(entry, "whole" if whole else "chunks", compile)
 
-    def _ask_rest(self, entry: Entry, block: Chunked) -> None:
-        """Let the thread compile the parts of a sequence that run op by op."""
-        rest, block.rest = block.rest, None
-        if not rest:
-            return
-
-        def compile() -> None:
-            before = block.compilations
-            block.compile_rest(rest)
-            self.compilations += block.compilations - before
-
-        self._jobs.add(entry, f"rest {id(block)}", compile)
+    def _compile_rest(self, block: Chunked, rest: Sequence[Any]) -> None:
+        """Compile the parts of a sequence that run op by op."""
+        before = block.compilations
+        block.compile_rest(rest)
+        self.compilations += block.compilations - before
 
     def compilations_of(self, point: Point) -> int:
         """How often parts of the sequence that ends at a point were compiled."""
@@ -279,7 +278,7 @@ def _donatable(
     room = Counter([specs[code] for code in alive])
     found = []
     for k, spec in enumerate(leaves):
-        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, Piece)) and sys.getrefcount(arrays[k]) <= 2:
+        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2:
             room[spec] -= 1
             found.append(k)
     return tuple(found)
