@@ -62,7 +62,7 @@ class Recorder:
         self.outputs: dict[int, Value] = {}
         self.leaves: list[Value] = []
         self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
-        self._returning: list[Value] = []  # leaves known from other batches that are on the host
+        self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
         self._limit = LIMIT
 
@@ -227,7 +227,7 @@ class Recorder:
         """The code of an existing value, which becomes a leaf."""
         if value.array is None:
             raise lost()
-        if value.serial >= 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT:
+        if value.index < 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT and value.serial >= 0:
             self._returning.append(value)
         code = ~len(self.leaves)
         self.leaves.append(value)
@@ -240,7 +240,7 @@ class Recorder:
         code = ~len(leaves)
         leaves += values  # first: after an interrupt, a value that says it is a leaf is one
         for value in values:
-            if value.array.__class__ is _ARRAY and value.serial >= 0 and value.spec.dtype is _FLOAT:
+            if value.index < 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT and value.serial >= 0:
                 self._returning.append(value)
             value.serial, value.index = serial, code
             code -= 1
@@ -258,7 +258,7 @@ class Recorder:
             array = value.array
             if array is None or value.serial == serial or value.spec is not spec:
                 return False
-            if array.__class__ is _ARRAY and value.serial >= 0 and spec.dtype is _FLOAT:
+            if value.index < 0 and array.__class__ is _ARRAY and spec.dtype is _FLOAT and value.serial >= 0:
                 self._returning.append(value)
             leaves.append(value)
             value.serial, value.index = serial, code
@@ -316,9 +316,6 @@ class Recorder:
         alive = referenced(outputs, point.end)
         if not alive:
             return
-        for group in kept:
-            if _ARRAY in map(type, map(array_of, group.left)):
-                returning += [v for v in group.left if v.array.__class__ is _ARRAY and v.spec.dtype is _FLOAT]
         to_device(returning)
         arrays = [*map(array_of, leaves)]
         for group in kept:
