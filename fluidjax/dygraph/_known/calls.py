@@ -139,20 +139,20 @@ def _observed(
 ) -> Any:
     watch = Watch(layer, (*inputs, *named.values()))
     try:
-        return _observe(watch, layer, tracer, entry, inputs, named, given)
+        return _run_observed(watch, layer, tracer, entry, (inputs, named), given)
     finally:
         watch.end()
 
 
-def _observe(
-    watch: Watch, layer: Any, tracer: Any, entry: Entry, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any]
+def _run_observed(
+    watch: Watch, layer: Any, tracer: Any, entry: Entry, arguments: tuple[Any, Any], given: list[Any]
 ) -> Any:
     global _watching
     start = Start(tracer)
     before = [var._held for var in given]
     _watching = True
     try:
-        results = watch.run(layer, inputs, named)
+        results = watch.run(layer, *arguments)
     except BaseException:
         entry.tries = _TRIES
         raise
