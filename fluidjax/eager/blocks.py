@@ -103,7 +103,9 @@ class Whole:
         singles = [*map(arrays.__getitem__, self.singles)]
         arrays.clear()
         for k in self.donated:
-            if singles[k].__class__ is np.ndarray or sys.getrefcount(singles[k]) > 2:  # the list, and the call
+            if singles[k].__class__ is np.ndarray:  # of ops that ran one by one
+                singles[k] = jax.device_put(singles[k], may_alias=False)
+            elif sys.getrefcount(singles[k]) > 2:  # the list, and the call
                 singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
         if Piece in map(type, singles):
             singles = [*map(taken, singles)]
