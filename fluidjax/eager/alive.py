@@ -12,7 +12,10 @@ from fluidjax.eager.values import Value
 
 
 def to_device(values: list[Value]) -> None:
-    """Move values from the host to the device, which each call would repeat otherwise."""
+    """Move values from the host to the device, which each call would repeat otherwise.
+
+    It takes as long as two ops: what an op on the host gives, and the next step replaces, is left there.
+    """
     for value in values:
         value.array = jax.device_put(value.array, may_alias=False)  # jax.numpy.array compiles a copy for each shape
 

@@ -4,7 +4,8 @@ At first, ops run one by one, through kernels of their own. When the same ops re
 sequence, a thread compiles them as one block while they still run one by one; from then on they are a single call.
 Sequences that differ only in numbers (learning rates, inputs) are the same block; reading a value in between starts
 another. A long sequence is compiled in chunks first (see ``chunks``), and as one block once its repetitions have taken
-as long as compiling may.
+as long as compiling may. Sequences that differ only in shapes and numbers learn from each other: a length of sentences
+that comes a second time is compiled if other lengths have shown that the net recurs.
 """
 
 from __future__ import annotations
@@ -12,30 +13,30 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
+import numpy as np
 
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.chunks import Chunked
+from fluidjax.eager.jobs import Jobs
 from fluidjax.eager.order import Record, one_by_one, output_specs
 from fluidjax.eager.packs import Piece, packs_of, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
-from fluidjax.execution import background
-from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.buffers import joined
 from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
-from lowering.engine.x64 import in_x64, with_device, with_x64
+from lowering.engine.x64 import in_x64, with_x64
 
-_KEPT = 256  # sequences that are remembered
+_KEPT = 1024  # sequences that are remembered
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
 _SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
-_LENGTH, _PATIENCE = 64, 6  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
+_LENGTH, _PATIENCE = 64, 4  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
 _OFTEN = 0.0002  # per op: in long ones that took this long, parts without repetitions are compiled too
 _SECONDS = 0.004  # per op: longer ones, once repeating them has taken this long, which is half of what compiling takes
 
@@ -102,7 +103,9 @@ class Whole:
         singles = [*map(arrays.__getitem__, self.singles)]
         arrays.clear()
         for k in self.donated:
-            if sys.getrefcount(singles[k]) > 2:  # the list, and the call
+            if singles[k].__class__ is np.ndarray:  # of ops that ran one by one
+                singles[k] = jax.device_put(singles[k], may_alias=False)
+            elif sys.getrefcount(singles[k]) > 2:  # the list, and the call
                 singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
         if Piece in map(type, singles):
             singles = [*map(taken, singles)]
@@ -118,17 +121,39 @@ class Whole:
         return [*map(results.__getitem__, self._order)]
 
 
+class Family:
+    """What is known of the sequences that differ only in shapes and numbers.
+
+    Attributes:
+        seen: how often one of them has occurred.
+        seconds: of CPU time, taken by repetitions.
+        often: the outputs that were needed more than once.
+    """
+
+    def __init__(self) -> None:
+        self.seen, self.seconds = 0, 0.0
+        self.often: set[int] = set()
+        self._once: set[int] = set()
+
+    def see(self, alive: Sequence[int]) -> None:
+        """One of them occurred, and these of its outputs were needed."""
+        self.seen += 1
+        self.often |= self._once.intersection(alive)
+        self._once.update(alive)
+
+
 class Entry:
     """What is known of one sequence of records.
 
     Attributes:
+        family: the sequences that are like it.
         blocks: its compiled forms, the best first.
-        seen: how often it has occurred.
+        last: when it occurred last, counted in runs.
         asked: the outputs, and whether as one block, that the compiling thread was given.
     """
 
-    def __init__(self) -> None:
-        self.seen = 1
+    def __init__(self, family: Family, last: int) -> None:
+        self.family, self.last = family, last
         self.seconds = 0.0  # of CPU time, taken by repetitions
         self.blocks: list[Whole | Chunked] = []
         self.asked: list[tuple[frozenset[int], bool]] = []
@@ -141,8 +166,8 @@ class Entry:
         return None
 
     def wants(self, alive: tuple[int, ...], ops: int) -> bool | None:
-        """Whether to compile it now, as one block (True) or in chunks (False); None for neither."""
-        if self.seen < min(2 + ops // _LENGTH, _PATIENCE):
+        """Whether to compile it, which occurs again, as one block (True) or in chunks (False); None for neither."""
+        if self.family.seen < min(2 + ops // _LENGTH, _PATIENCE):
             return None
         whole = ops <= _SMALL or self.seconds >= ops * _SECONDS
         if sum(as_one == whole for _, as_one in self.asked) >= _VARIANTS:
@@ -160,42 +185,58 @@ class Blocks:
     def __init__(self) -> None:
         self.compilations = 0
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._families: WeakValueDictionary[Any, Family] = WeakValueDictionary()
         self._chunks: dict[Any, Any] = {}
-        self._jobs: list[Future[None]] = []
+        self._jobs = Jobs()
+        self._runs = 0
 
     def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> Sequence[Any]:
         """The values of the outputs `alive` of recorded ops. Takes ownership of `arrays`, the values of the leaves."""
         if point.depth == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops run one by one, bit for bit
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
+        self._runs += 1
         entry = self._entries.get(point)
         if entry is None:
-            entry = self._entries[point] = Entry()
-            if len(self._entries) > _KEPT:
-                self._entries.popitem(last=False)
+            self._new(point).see(alive)
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
-        entry.seen += 1
+        entry.last = self._runs
         block = entry.fitting(alive)
         if block.__class__ is Whole:
             return block.run(arrays, alive)
+        entry.family.see(alive)
         whole = entry.wants(alive, point.depth)
         if whole is not None:
             self._ask(entry, whole, point, arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
         arrays = list(map(taken, arrays))
-        if block is not None and entry.seconds >= point.depth * _OFTEN:
-            self._ask_rest(block)  # type: ignore[arg-type]
+        if block is not None and (rest := block.rest) and entry.family.seconds >= point.depth * _OFTEN:  # type: ignore[union-attr]
+            block.rest = None  # type: ignore[union-attr]
+            self._jobs.add(entry, "rest", partial(self._compile_rest, block, rest))  # type: ignore[arg-type]
         results = one_by_one(_records(point), arrays, alive) if block is None else block.run(arrays, alive)
-        entry.seconds += time.thread_time() - begin
+        taken_now = time.thread_time() - begin
+        entry.seconds += taken_now
+        entry.family.seconds += taken_now
         return results
 
+    def _new(self, point: Point) -> Family:
+        """Remember a sequence; its family."""
+        alike = tuple([(p.kernel.type, p.codes, *[out is None for out in p.outs]) for p in point.way()])
+        family = self._families.setdefault(alike, Family())
+        self._entries[point] = Entry(family, self._runs)
+        if len(self._entries) > _KEPT:
+            self._entries.popitem(last=False)
+        return family
+
     def _ask(self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> None:
-        """Let the thread compile a sequence, for all outputs that have been needed so far."""
+        """Let the thread compile a sequence, for all outputs that have been needed so far, of it or of others often."""
+        alive = tuple(sorted(entry.family.often.union(alive)))
         for held, as_one in entry.asked:
             alive = tuple(sorted({*alive, *held})) if as_one == whole else alive
         entry.asked.append((frozenset(alive), whole))
         records, leaves = _records(point), tuple([spec for each in point.way() for spec in each.fresh])
         donated = _donatable(records, arrays, leaves, alive) if whole else ()
+        often = entry.family.seconds >= point.depth * _OFTEN
 
         def compile() -> None:
             made: Whole | Chunked
@@ -205,39 +246,17 @@ class Blocks:
                 made = Chunked(records, leaves, alive, self._chunks)
             entry.blocks.insert(0, made)
             self.compilations += made.compilations
+            if often and made.__class__ is Chunked:
+                rest, made.rest = made.rest, None
+                self._compile_rest(made, rest or ())
 
-        self._submit(compile)
+        self._jobs.add(entry, "whole" if whole else "chunks", compile)
 
-    def _ask_rest(self, block: Chunked) -> None:
-        """Let the thread compile the parts of a sequence that run op by op."""
-        rest, block.rest = block.rest, None
-        if not rest:
-            return
-
-        def compile() -> None:
-            before = block.compilations
-            block.compile_rest(rest)
-            self.compilations += block.compilations - before
-
-        self._submit(compile)
-
-    def _submit(self, job: Callable[[], None]) -> None:
-        done: Future[None] = Future()
-        device = jax.config.jax_default_device  # type: ignore[attr-defined]
-
-        def run() -> None:
-            try:
-                with_device(device, job)
-            except BaseException as error:
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-            if all(known.done() for known in self._jobs):
-                give_back_freed_memory()
-
-        self._jobs = [known for known in self._jobs if not known.done()]
-        self._jobs.append(done)
-        background.submit(run)
+    def _compile_rest(self, block: Chunked, rest: Sequence[Any]) -> None:
+        """Compile the parts of a sequence that run op by op."""
+        before = block.compilations
+        block.compile_rest(rest)
+        self.compilations += block.compilations - before
 
     def compilations_of(self, point: Point) -> int:
         """How often parts of the sequence that ends at a point were compiled."""
@@ -246,9 +265,7 @@ class Blocks:
 
     def wait(self) -> None:
         """Wait for the blocks under compilation."""
-        jobs, self._jobs = self._jobs, []
-        for job in jobs:
-            job.result()
+        self._jobs.wait()
 
 
 def _records(point: Point) -> list[Record]:
@@ -263,7 +280,7 @@ def _donatable(
     room = Counter([specs[code] for code in alive])
     found = []
     for k, spec in enumerate(leaves):
-        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, Piece)) and sys.getrefcount(arrays[k]) <= 2:
+        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2:
             room[spec] -= 1
             found.append(k)
     return tuple(found)

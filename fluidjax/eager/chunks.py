@@ -142,7 +142,7 @@ class Chunked:
         for part in reversed(cut(Order(records, alive).steps)):
             chunks.append(Chunk(part, held, frozenset(later)))
             later.update(chunks[-1].reads)
-        self.compilations = 0
+        self.compilations, self._compiled = 0, compiled
         self.rest: list[tuple[Chunk, tuple[Spec, ...]]] | None = []  # parts that run op by op, and their inputs
         self.parts: list[tuple[Any, tuple[int, ...], tuple[int, ...], list[int]]] = []
         seen = set(alive)
@@ -152,9 +152,8 @@ class Chunked:
             seen.update(chunk.reads)
             given = tuple([specs[c] if c >= 0 else leaves[~c] for c in chunk.reads])
             key = chunk.content, given
-            if key not in compiled and known[chunk.content] > 1 and not background.ending():
-                compiled[key] = uninterrupted(partial(chunk.compile, given))
-                self.compilations += 1
+            if known[chunk.content] > 1:
+                self._compile(chunk, given)
             function = compiled.get(key) or chunk.run
             if key not in compiled:
                 self.rest.append((chunk, given))
@@ -162,15 +161,20 @@ class Chunked:
         self.parts.reverse()
 
     def compile_rest(self, rest: Sequence[tuple[Chunk, tuple[Spec, ...]]]) -> None:
-        """Compile parts that occur once in the sequence, which pays off if the sequence itself is frequent."""
-        several = [(chunk, given) for chunk, given in rest if len(chunk.steps) > 1]
-        made = {
-            chunk.run: uninterrupted(partial(chunk.compile, given))
-            for chunk, given in several
-            if not background.ending()
-        }
-        self.compilations += len(made)
-        self.parts = [(made.get(function, function), *others) for function, *others in self.parts]
+        """Compile parts that occur once in the sequence, which pays off if the sequence itself is frequent.
+
+        Sequences of other shapes share those without such shapes, as updates of parameters are.
+        """
+        made = {chunk.run: self._compile(chunk, given) for chunk, given in rest if len(chunk.steps) > 1}
+        self.parts = [(made.get(function) or function, *others) for function, *others in self.parts]
+
+    def _compile(self, chunk: Chunk, given: tuple[Spec, ...]) -> Any:
+        """A chunk as a compiled function; None if that is not known, and the process ends."""
+        key = chunk.content, given
+        if key not in self._compiled and not background.ending():
+            self._compiled[key] = uninterrupted(partial(chunk.compile, given))
+            self.compilations += 1
+        return self._compiled.get(key)
 
     @in_x64
     def run(self, arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:

@@ -1,4 +1,8 @@
-"""Which numbers change from step to step: those that differ at the same position of a recorded sequence."""
+"""Which numbers change from step to step: those that differ at the same place of sequences that are alike otherwise.
+
+A place is known by the ops and shapes before it, not by their numbers. So if a step has a hundred numbers that change,
+all of them are seen to do so at once, though each makes what follows it another sequence.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,16 @@ CLOSED = 2  # different numbers that stay attributes
 _NUMBERS = frozenset("scale bias factor min max seed value str_value".split())
 
 
-def moves(kernel: Kernel, point: Point) -> bool:
-    """Whether ops like this one occurred at this position with other numbers, more than a few."""
+def moves(kernel: Kernel, point: Point, apart: int) -> bool:
+    """Whether ops like this one occurred at this place with other numbers, more than a few.
+
+    Args:
+        point: the record before.
+        apart: the number of constants before that were not recorded, because they change.
+    """
     rest = tuple([(name, freeze(value)) for name, value in kernel.attrs.items() if name not in _NUMBERS])
-    family = kernel.type, kernel.ins, kernel.outs, rest
-    if point.numbers is None:
-        point.numbers = {}
-    seen = point.numbers.setdefault(family, set())
+    place = point.place, point.constants + apart
+    seen = point.tree.numbers.setdefault((place, kernel.type, kernel.ins, kernel.outs, rest), set())
     if len(seen) <= CLOSED:
         seen.add(tuple([value for name, value in kernel.attrs.items() if name in _NUMBERS]))
     return len(seen) > CLOSED

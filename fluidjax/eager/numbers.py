@@ -34,11 +34,17 @@ _SLOTS = {
 _starts: dict[Any, set[Any]] = {}  # sliced input and size -> the starts seen
 
 
-def opened(kernel: Kernel, ins: Sequence[VarBase], point: Point) -> tuple[Kernel, Sequence[VarBase]] | None:
-    """A kernel that takes the numbers of `kernel` as an operand, with its inputs; None to leave it unchanged."""
+def opened(
+    kernel: Kernel, ins: Sequence[VarBase], point: Point, apart: int = 0
+) -> tuple[Kernel, Sequence[VarBase]] | None:
+    """A kernel that takes the numbers of `kernel` as an operand, with its inputs; None to leave it unchanged.
+
+    Args:
+        point, apart: see ``moves``.
+    """
     if kernel.type == "slice":
         return None if _is_size(ins[0], point) else _opened_slice(kernel, ins)
-    if len(kernel.ins) != 1 or not kernel.attrs.get("fix_seed", True) or not moves(kernel, point):
+    if len(kernel.ins) != 1 or not kernel.attrs.get("fix_seed", True) or not moves(kernel, point, apart):
         return None
     replaced(kernel)
     if kernel.type == "scale":

@@ -43,6 +43,7 @@ class Recorder:
         serial: the number of this batch of pending ops.
         point: the records of the batch (see ``points``).
         outputs: the stand-ins for outputs, by number; references other than the dict's count as uses.
+        apart: how many constants of the batch were not recorded, because they change.
     """
 
     def __init__(self) -> None:
@@ -56,11 +57,12 @@ class Recorder:
     def _clear(self) -> None:
         root = self._tree.root()
         self.serial += 1
+        self.apart = 0
         self.point = root
         self.outputs: dict[int, Value] = {}
         self.leaves: list[Value] = []
         self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
-        self._returning: list[Value] = []  # leaves known from other batches that are on the host
+        self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
         self._limit = LIMIT
 
@@ -133,7 +135,8 @@ class Recorder:
         if found is None:
             instead = bound(kernel, ins, self.point, self.serial)
             return self._run_now(kernel, ins, seed) if instead is None else self._run_other(instead, ins, seed)
-        if kernel.sources and kernel.movable and moves(kernel, self.point):
+        if kernel.sources and kernel.movable and moves(kernel, self.point, self.apart):
+            self.apart += 1
             replaced(kernel)
             return self._run_now(kernel, ins, seed)
         check = demand_of(kernel, specs) if kernel.checked else None
@@ -224,7 +227,7 @@ class Recorder:
         """The code of an existing value, which becomes a leaf."""
         if value.array is None:
             raise lost()
-        if value.serial >= 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT:
+        if value.index < 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT and value.serial >= 0:
             self._returning.append(value)
         code = ~len(self.leaves)
         self.leaves.append(value)
@@ -237,7 +240,7 @@ class Recorder:
         code = ~len(leaves)
         leaves += values  # first: after an interrupt, a value that says it is a leaf is one
         for value in values:
-            if value.array.__class__ is _ARRAY and value.serial >= 0 and value.spec.dtype is _FLOAT:
+            if value.index < 0 and value.array.__class__ is _ARRAY and value.spec.dtype is _FLOAT and value.serial >= 0:
                 self._returning.append(value)
             value.serial, value.index = serial, code
             code -= 1
@@ -255,7 +258,7 @@ class Recorder:
             array = value.array
             if array is None or value.serial == serial or value.spec is not spec:
                 return False
-            if array.__class__ is _ARRAY and value.serial >= 0 and spec.dtype is _FLOAT:
+            if value.index < 0 and array.__class__ is _ARRAY and spec.dtype is _FLOAT and value.serial >= 0:
                 self._returning.append(value)
             leaves.append(value)
             value.serial, value.index = serial, code
@@ -313,9 +316,6 @@ class Recorder:
         alive = referenced(outputs, point.end)
         if not alive:
             return
-        for group in kept:
-            if _ARRAY in map(type, map(array_of, group.left)):
-                returning += [v for v in group.left if v.array.__class__ is _ARRAY and v.spec.dtype is _FLOAT]
         to_device(returning)
         arrays = [*map(array_of, leaves)]
         for group in kept:

@@ -28,7 +28,8 @@ class Point:
         special: whether the last record needs more than recording.
         limits: if the only other work is to check that inputs are in [0, high): the (input, high) of each.
         expected: the point that followed this one last time.
-        numbers: the numbers of ops that have followed it (see ``numbers``); None for none.
+        place: the same for sequences that differ only in numbers, whether these are attributes or operands.
+        constants: the number of records without inputs whose numbers may become operands (see ``numbers``).
         flows, plan: which inputs of the last record gradients flowed to last time, and what these take (see ``follow``)
         sizes: its outputs' numbers, if shapes alone decide them (see ``sizes``); () if not, None before it was asked.
         passes: the backward passes that started here (see ``passes``); None before the first.
@@ -36,8 +37,8 @@ class Point:
     """
 
     __slots__ = (
-        "_others", "before", "codes", "depth", "end", "expected", "first", "flows", "fresh", "kernel", "leaves",
-        "limits", "numbers", "outs", "passes", "plan", "record", "sizes", "special", "tree", "updates",
+        "_others", "before", "codes", "constants", "depth", "end", "expected", "first", "flows", "fresh", "kernel",
+        "leaves", "limits", "outs", "passes", "place", "plan", "record", "sizes", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +64,7 @@ class Point:
         self.sizes: tuple[Any, ...] | None = None
         self.passes: list[Any] | None = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
-        self.numbers: dict[Any, set[Any]] | None = None
+        self.place, self.constants = (0, 0) if before is None else self._place(before)
         if kernel is not None:
             kernel.recorded = True
         self._others: dict[Any, Point] | None = None  # everything that has followed it, if there are several
@@ -86,6 +87,11 @@ class Point:
         self.expected = found
         return found
 
+    def _place(self, before: Point) -> tuple[int, int]:
+        if self.kernel.sources and self.kernel.movable:  # it is absent where its numbers are operands
+            return before.place, before.constants + 1
+        return hash((before.place, self.kernel.type, self.outs)), before.constants
+
     def _key(self) -> Any:
         return self.kernel, self.codes, self.fresh
 
@@ -104,6 +110,7 @@ class Tree:
 
     Attributes:
         points: their number.
+        numbers: those seen at each place (see ``moving``).
     """
 
     def __init__(self) -> None:
@@ -111,6 +118,7 @@ class Tree:
 
     def _begin(self) -> None:
         self.points = 0
+        self.numbers: dict[Any, set[Any]] = {}
         self._root = Point(None, None, (), (), (), False, self)
 
     def root(self) -> Point:

@@ -255,7 +255,7 @@ class Tracer:
             return kernel, ins
         if FLAGS["FLAGS_cpu_deterministic"]:  # with numbers as operands, XLA computes some ops differently
             return kernel, ins
-        return opened(kernel, ins, point) or (kernel, ins)
+        return opened(kernel, ins, point, recorder.apart) or (kernel, ins)
 
     def apply(self, kernel: Kernel, ins: Sequence[VarBase], direct: bool = True) -> list[Any]:
         """Fresh variables with the results of a kernel; `direct` supplies their numbers."""

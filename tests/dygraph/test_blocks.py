@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager import blocks, chunks
+from fluidjax.eager import blocks, chunks, pending
 from fluidjax.eager.pending import recorder
 from fluidjax.execution import background
 
@@ -134,6 +135,17 @@ def test_what_comes_again_is_taken_to_the_device_once() -> None:
     assert type(ids._value.array) is np.ndarray, "numbers that are checked before they are used stay on the host"
 
 
+def test_what_a_step_replaces_stays_where_ops_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[int] = []
+    monkeypatch.setattr(pending, "to_device", lambda values: moved.append(len(values)))
+    state = var([[1.0, 2.0]])
+    for _ in range(3):
+        state = layers.square(state) * 0.5
+        state.numpy()
+    assert type(state._value.array) is np.ndarray
+    assert sum(moved) == 0
+
+
 def test_short_periods_share_a_call() -> None:
     steps = [((op,), 0, []) for op in "b" + "abcdefgh" * 40 + "a"]
     parts = chunks.cut(steps)
@@ -148,6 +160,34 @@ def test_long_sequences_are_compiled_once_they_came_more_often() -> None:
     recorder.blocks.wait()
     assert recorder.blocks.compilations == 0
     train(4, net, opt)
+    recorder.blocks.wait()
+    assert recorder.blocks.compilations == 1
+
+
+def test_lengths_learn_from_each_other() -> None:
+    net = Net(20)
+    opt = momentum(net)
+    train(1, net, opt)
+    compiled = []
+    for rows in (3, 4, 5, 3, 4, 5, 5):
+        train(1, net, opt, rows=rows)
+        compiled.append(recorder.blocks.compilations)
+    assert compiled == [0, 0, 0, 1, 2, 3, 3]
+
+
+def test_outputs_that_were_needed_for_other_lengths_are_among_those_of_a_block() -> None:
+    kept: list[Any] = []
+
+    def step(rows: int, keep: bool) -> None:
+        x = var(np.ones([rows, 2]))
+        middle = layers.tanh(x)
+        kept[:] = [middle] if keep else []
+        (layers.exp(middle) * 2.0).numpy()
+
+    for rows, keep in [(3, True), (4, True), (5, False), (5, False)]:
+        step(rows, keep)
+    recorder.blocks.wait()
+    step(5, True)
     recorder.blocks.wait()
     assert recorder.blocks.compilations == 1
 
@@ -198,6 +238,20 @@ def test_parts_that_come_once_are_compiled_where_the_sequence_comes_often(monkey
     alone = [function for function, *_ in block.parts if isinstance(getattr(function, "__self__", None), chunks.Chunk)]
     assert all(len(function.__self__.steps) == 1 for function in alone)
     assert recorder.blocks.compilations == block.compilations
+
+
+def test_parts_without_lengths_are_compiled_once_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_SMALL", 0)
+    monkeypatch.setattr(blocks, "_SECONDS", 1e9)
+    monkeypatch.setattr(blocks, "_OFTEN", 0.0)
+    net = Net(6)
+    opt = fluid.optimizer.Adam(0.01, parameter_list=net.parameters(), regularization=fluid.regularizer.L2Decay(0.1))
+    train(6, net, opt)
+    first = recorder.blocks.compilations
+    train(6, net, opt, rows=5)
+    assert 0 < recorder.blocks.compilations - first < first
+    compiled = [{part[0] for part in e.blocks[0].parts} for e in recorder.blocks._entries.values() if e.blocks]
+    assert any(one & other for one, other in itertools.combinations(compiled, 2))
 
 
 def test_names_are_counted_alike_when_ops_come_again() -> None:

@@ -14,6 +14,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.dygraph._known import calls
+from fluidjax.eager.pending import recorder
 
 dg = fluid.dygraph
 OFFSET = 1.0  # a global that a forward reads
@@ -749,3 +750,35 @@ def test_a_layer_is_released_with_its_parameters() -> None:
             assert [reference() for reference in gone] == [None, None, None]
         finally:
             gc.enable()
+
+
+class Listing(Base):
+    """A layer that collects what it computes."""
+
+    def forward(self, x: Any) -> Any:
+        found = []
+        for _ in range(3):
+            x = layers.tanh(x * 0.5)
+            found.append(x)
+        return self.tail(layers.concat(found, 0))
+
+
+def test_an_observed_call_holds_nothing_of_what_it_computed(
+    repeated: list[int], monkeypatch: pytest.MonkeyPatch, globals_restored: None
+) -> None:
+    """Values held on would make the block of the step another one."""
+    needed: dict[Any, set[Any]] = {}
+    run = recorder.blocks.run
+
+    def noted(point: Any, arrays: list[Any], alive: tuple[int, ...]) -> Any:
+        needed.setdefault(point, set()).add(alive)
+        return run(point, arrays, alive)
+
+    monkeypatch.setattr(recorder.blocks, "run", noted)
+    gc.disable()
+    try:
+        trained(Listing, None, on=True)
+    finally:
+        gc.enable()
+    assert repeated
+    assert max(map(len, needed.values())) == 1

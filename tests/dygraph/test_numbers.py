@@ -95,6 +95,32 @@ def test_a_number_that_moves_in_one_place_is_known_in_others(name: str) -> None:
     assert points[-1] == points[1]
 
 
+def test_many_numbers_that_change_are_seen_to_do_so_at_once() -> None:
+    def step(k: int) -> None:
+        total = x = var(3, 4)
+        for n in range(12):
+            total = total + x * layers.fill_constant([1], "float32", 1.5 + k + n)
+            total = layers.scale(total, scale=0.5 + n + k / 8)
+        total.numpy()
+
+    points = []
+    for k in range(6):
+        step(k)
+        points.append(recorder._tree.points)
+    recorder.blocks.wait()
+    assert points[-1] == points[3] and recorder.blocks.compilations == 1
+
+
+def test_constants_that_stay_remain_attributes_beside_those_that_change() -> None:
+    for k in range(6):
+        x = layers.exp(var(7, 5))
+        for number in (0.25, 0.5, 0.75, 1.25):
+            x = x * layers.fill_constant([1], "float32", number) + layers.fill_constant([1], "float32", 1.0 + k)
+        way = [point.kernel.type for point in recorder.point.way()]
+        x.numpy()
+    assert way.count("fill_constant") == 4
+
+
 def test_numbers_are_floats_of_32_bits_as_attributes_are() -> None:
     x = dg.to_variable(np.ones([2], "float64"))
     for k in range(6):

@@ -137,12 +137,22 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
 def _observed(
     layer: Any, tracer: Any, entry: Entry, inputs: tuple[Any, ...], named: dict[str, Any], given: list[Any]
 ) -> Any:
+    watch = Watch(layer, (*inputs, *named.values()))
+    try:
+        return _run_observed(watch, layer, tracer, entry, (inputs, named), given)
+    finally:
+        watch.end()
+
+
+def _run_observed(
+    watch: Watch, layer: Any, tracer: Any, entry: Entry, arguments: tuple[Any, Any], given: list[Any]
+) -> Any:
     global _watching
-    watch, start = Watch(layer, (*inputs, *named.values())), Start(tracer)
+    start = Start(tracer)
     before = [var._held for var in given]
     _watching = True
     try:
-        results = watch.run(layer, inputs, named)
+        results = watch.run(layer, *arguments)
     except BaseException:
         entry.tries = _TRIES
         raise

@@ -52,6 +52,11 @@ class Watch(Reads):
             return layer.forward(*arguments, **named)
         return self._run_forward(layer, arguments, named)
 
+    def end(self) -> None:
+        """Release what it noted: the functions it rewrote refer to it, so that only a garbage collection would."""
+        for noted in (self._rewritten, self._mine, self._given, self.variables, self.before):
+            noted.clear()
+
     def _run_forward(self, layer: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         self.guards.entry(layer.__dict__, "forward", MISSING)
         function = layer.__class__.forward

@@ -14,6 +14,7 @@ from fluidjax.eager.first.evaluator import Evaluator, Meter, TooLong, Unknown
 from fluidjax.execution.executable import default_device
 
 _PRICE, _PRICE_OF_CALL = 0.01, 0.002  # seconds of compiling, and the addition per call
+_ARRAY = np.ndarray  # looking it up takes as long as a call
 _DISPATCH = 1e-5  # seconds that a run of a compiled function takes at least
 
 
@@ -37,7 +38,7 @@ class First:
         """The outputs of the kernel; None if that would take too long."""
         meter = self._meter
         meter.spent, meter.allowed = 0.0, self.left
-        values = list(map(np.asarray, flat))
+        values = [value if value.__class__ is _ARRAY else np.asarray(value) for value in flat]
         try:
             with np.errstate(all="ignore"):
                 found = self._evaluator.run(values)
@@ -56,8 +57,9 @@ class FirstRuns(dict[Any, First]):
         if not wanted() or not all(isinstance(aval, jax.ShapeDtypeStruct) for aval in avals):
             return
         tree: Any = jax.tree_util.tree_structure(traced.out_info)
+        whole = tree == jax.tree_util.tree_structure((0,) * tree.num_leaves)  # no output is left out
         try:
-            found = First(traced.jaxpr, tree.unflatten)
+            found = First(traced.jaxpr, tuple if whole else tree.unflatten)
         except Unknown:
             return
         if found.pays():
