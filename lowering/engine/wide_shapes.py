@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from lowering.engine.wide_labels import grown
+from lowering.program import GRAD
 from lowering.values import Axis
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _gather(call: Call) -> Found:
     """
     along = [*call.each("Axis"), *([] if call.attr("axis") == 0 else [call.attr("axis")])]
     index = call.axes("Index") if call.op.type == "gather" else ()
-    apart = call.only("X", "Index" if index else "X") and all(axis.dim != 0 for axis in call.axes("X"))
+    gradients = [slot for slot in call.values if slot.endswith(GRAD)]
+    apart = call.only("X", *gradients, *(["Index"] if index else [])) and all(a.dim != 0 for a in call.axes("X"))
     fits = not along and apart and all(axis.dim == 0 for axis in index)
     return {"*": [*index, *call.axes("X")]} if fits else None
 
