@@ -28,6 +28,7 @@ from lowering.engine.pinned import compared, pinned_value
 from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
+from lowering.engine.single_wide import run_with_room
 from lowering.engine.wide import bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.engine.wide_labels import Labels
 from lowering.engine.x64 import with_x64
@@ -371,6 +372,10 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         runner.platform,
         runner.program.version if "ctx" in definition.special else 0,
     )
+    if runner.turn is not None and runner.platform == "cpu":  # elsewhere, ways over the host would cost more
+        results = run_with_room(compiled, definition, op, values, key, runner.program)
+        if results is not None:
+            return results
     need = compiled.need(values)
     if need is None:
         try:
@@ -427,7 +432,13 @@ def _compiled(
     program = SingleOp(variables, version)
     runner = Runner(program, platform=platform)  # type: ignore[arg-type]
 
-    def run(values: SlotValues, key: Any) -> SlotValues:
+    def alone(values: SlotValues, key: Any) -> SlotValues:
         return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))
+
+    def run(values: SlotValues, key: Any) -> SlotValues:
+        if not any(map(is_wide, flat(values))):
+            return alone(values, key)
+        at = None if key is None else placed(key, flat(values))
+        return run_wide(definition, op, values, partial(alone, key=at), {})
 
     return CompiledOp(run)

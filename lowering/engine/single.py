@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 
 from lowering.errors import Need
 from lowering.program import BOOKKEEPING, EMPTY, OpView, VarView
+from lowering.values import LoDArray
 
 
 def freeze(value: Any) -> Any:
@@ -53,7 +55,24 @@ class CompiledOp:
 
     def __init__(self, run: Callable[..., Any]):
         self.run = jax.jit(run)
+        self._function = run
         self._needs: dict[Any, type[Need]] = {}
+        self._first: dict[Any, Any] = {}
+        self._passing: dict[Any, Any] = {}
+
+    def moves(self, place: Any, shapes: Any) -> bool:
+        """Whether the op has had other shapes where it first ran in this place."""
+        return self._first.setdefault(place, shapes) != shapes
+
+    def passes(self, values: Any, key: Any) -> Any:
+        """The results for such inputs, with the numbers of leaves of the inputs for the offsets that they share.
+
+        None if the op reads offsets, or makes others.
+        """
+        kind = _kind_of(values)
+        if kind not in self._passing:
+            self._passing[kind] = _passing(self._function, values, key)
+        return self._passing[kind]
 
     def need(self, values: Any) -> type[Need] | None:
         """Why these inputs cannot be compiled, as found earlier; None if nothing is known against it."""
@@ -62,6 +81,41 @@ class CompiledOp:
     def note(self, values: Any, need: Need) -> type[Need]:
         """Remembers what a trace of these inputs raised."""
         return self._needs.setdefault(_kind_of(values), type(need))
+
+
+def _passing(run: Callable[..., Any], values: Any, key: Any) -> Any:
+    """See ``CompiledOp.passes``."""
+    try:
+        closed, shapes = jax.make_jaxpr(run, return_shape=True)(values, key)
+    except Need:
+        return None
+    given = closed.jaxpr.invars
+    places = {id(var): i for i, var in enumerate(given)}
+    offsets = {i for i, leaf in enumerate(jax.tree_util.tree_leaves(_marked(values))) if leaf is _OFFSETS}
+    read = {places[id(v)] for eqn in closed.jaxpr.eqns for v in eqn.invars if id(v) in places}
+    structure = jax.tree_util.tree_structure(shapes)
+    results = jax.tree_util.tree_unflatten(structure, [places.get(id(v), -1) for v in closed.jaxpr.outvars])
+    own = any(i not in offsets for v in _rows(results) for i in v.lod)
+    return None if read & offsets or own else results
+
+
+_OFFSETS = object()
+
+
+def _rows(values: Any) -> list[LoDArray]:
+    found = jax.tree_util.tree_leaves(values, is_leaf=_is_rows)
+    return [v for v in found if _is_rows(v)]
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, LoDArray)
+
+
+def _marked(values: Any) -> Any:
+    """The values with a mark in place of each array of offsets."""
+    return jax.tree_util.tree_map(
+        lambda v: replace(v, lod=(_OFFSETS,) * len(v.lod)) if _is_rows(v) else v, values, is_leaf=_is_rows
+    )
 
 
 def _kind_of(values: Any) -> Any:

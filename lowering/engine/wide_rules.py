@@ -263,5 +263,5 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "concat matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
+    "concat gather matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

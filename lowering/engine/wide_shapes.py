@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from lowering.engine.wide_labels import grown
+from lowering.program import GRAD
 from lowering.values import Axis
 
 if TYPE_CHECKING:
@@ -159,10 +160,16 @@ def _slice(call: Call) -> Found:
 
 
 def _gather(call: Call) -> Found:
-    """Along the first dim, which has no spare room."""
+    """Rows of X, along whose first dim there is no spare room: as many as Index has.
+
+    In the gradient, what Index has at unused positions would write over gradients of others.
+    """
     along = [*call.each("Axis"), *([] if call.attr("axis") == 0 else [call.attr("axis")])]
-    apart = call.only("X") and not along and all(axis.dim != 0 for axis in call.axes("X"))
-    return {"*": call.axes("X")} if apart else None
+    index = call.axes("Index") if call.op.type == "gather" else ()
+    gradients = [slot for slot in call.values if slot.endswith(GRAD)]
+    apart = call.only("X", *gradients, *(["Index"] if index else [])) and all(a.dim != 0 for a in call.axes("X"))
+    fits = not along and apart and all(axis.dim == 0 for axis in index)
+    return {"*": [*index, *call.axes("X")]} if fits else None
 
 
 def _repeated(attr: str) -> Rule:
