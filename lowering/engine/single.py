@@ -47,6 +47,9 @@ class SingleOp:
         return self._variables.get(name)
 
 
+_OFTEN = 64  # runs with spare room that cost as much more than exact ones as a compilation takes
+
+
 class CompiledOp:
     """One op compiled alone, and what it was found to need for which kinds of inputs.
 
@@ -58,11 +61,15 @@ class CompiledOp:
         self._function = run
         self._needs: dict[Any, type[Need]] = {}
         self._first: dict[Any, Any] = {}
+        self._seen: dict[Any, int] = {}
         self._passing: dict[Any, Any] = {}
 
-    def moves(self, place: Any, shapes: Any) -> bool:
-        """Whether the op has had other shapes where it first ran in this place."""
-        return self._first.setdefault(place, shapes) != shapes
+    def wants_room(self, place: Any, shapes: Any) -> bool:
+        """Whether the op has had other shapes where it first ran in this place, and these too rarely to be compiled."""
+        if self._first.setdefault(place, shapes) == shapes:
+            return False
+        self._seen[shapes] = self._seen.get(shapes, 0) + 1
+        return self._seen[shapes] <= _OFTEN
 
     def passes(self, values: Any, key: Any) -> Any:
         """The results for such inputs, with the numbers of leaves of the inputs for the offsets that they share.

@@ -32,11 +32,11 @@ def run_with_room(
 ) -> SlotValues | None:
     """The results of an op, computed with room along its open dims.
 
-    None if the op cannot take them, or has not run on other sizes yet: a loop whose sizes stay needs no room.
+    None if the op cannot take them, has not run on other sizes yet, or often on these: sizes that stay need no room.
     """
     if definition.forward is not None or definition.updates or op.type not in RULES or not _movable(definition, values):
         return None
-    if not compiled.moves(tuple(op.input_names()), tuple(np.shape(v) for v in flat(values) if v is not None)):
+    if not compiled.wants_room(tuple(op.input_names()), tuple(np.shape(v) for v in flat(values) if v is not None)):
         return None
     ragged = any(isinstance(v, LoDArray) and v.lod for v in flat(values))
     passed = compiled.passes(values, key) if ragged else {}

@@ -11,6 +11,7 @@ from jax import monitoring
 
 import fluidjax as fluid
 from fluidjax import layers
+from lowering.engine.single import CompiledOp
 from lowering.engine.single_wide import room
 
 WIDTH, COMPILED = 4, "/jax/core/compile/backend_compile_duration"
@@ -101,3 +102,10 @@ def test_new_lengths_take_the_kernels_of_others(rng: np.random.Generator, compil
 @pytest.mark.parametrize(("size", "expected"), [(1, 8), (8, 8), (9, 16), (16, 16), (17, 32), (1000, 1024)])
 def test_rooms_are_powers_of_two(size: int, expected: int) -> None:
     assert room(size) == expected
+
+
+def test_sizes_that_come_often_get_a_kernel_of_their_own() -> None:
+    op = CompiledOp(lambda values, key: values)
+    assert not op.wants_room("here", (3,))
+    assert [op.wants_room("here", (4,)) for _ in range(65)] == [True] * 64 + [False]
+    assert op.wants_room("here", (5,)) and not op.wants_room("there", (5,)) and op.wants_room("there", (3,))
