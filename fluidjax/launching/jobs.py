@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import IO, Any
+
+from fluidjax.launching.guard import Guard
 
 # Seconds between two checks of the processes; and how long a process may take to end when asked to.
 _PAUSE, _GRACE = 0.05, 3.0
@@ -55,7 +58,8 @@ def run(
 ) -> int:
     """Run a job to its end: returns 0, or 1 if a process failed and no restarts are left.
 
-    If a process fails, all others are stopped. No process of the job outlives this call, or this process.
+    If a process fails, all others are stopped. No process of the job, and on
+    POSIX systems none that these started, outlives this call, or this process, even if that is killed.
 
     Args:
         members: returns the processes; called at each start.
@@ -63,9 +67,9 @@ def run(
         restarts: how often to restart all processes.
         say: called with progress messages.
     """
-    with _ended_by_signals():
+    with _ended_by_signals(), Guard() as guard:
         for attempt in range(restarts + 1):
-            failed = _once(members(), log_dir)
+            failed = _once(members(), log_dir, guard)
             if failed is None:
                 return 0
             say(f"{failed}; the other processes were ended")
@@ -74,15 +78,18 @@ def run(
     return 1
 
 
-def _once(members: Sequence[Member], log_dir: str | None) -> str | None:
+def _once(members: Sequence[Member], log_dir: str | None, guard: Guard) -> str | None:
     """The failure, or None if all processes succeeded."""
     started: list[tuple[Member, subprocess.Popen[bytes]]] = []
     try:
         for member in members:
             started.append((member, _start(member, log_dir)))
+            guard.add(started[-1][1].pid)
         return _watch(started)
     finally:
         end([process for _, process in started])
+        for _, process in started:
+            guard.forget(process.pid)
 
 
 def _watch(started: Sequence[tuple[Member, subprocess.Popen[bytes]]]) -> str | None:
@@ -119,7 +126,7 @@ def _apart() -> dict[str, Any]:
     if os.name != "posix":
         return {}
     # no thread of this process holds locks that `preexec_fn` needs
-    return {"start_new_session": True, "preexec_fn": _die_with_parent}
+    return {"start_new_session": True, "preexec_fn": functools.partial(_die_with_parent, os.getpid())}
 
 
 @contextlib.contextmanager
@@ -132,10 +139,12 @@ def _output(member: Member, log_dir: str | None) -> Iterator[IO[Any] | None]:
         yield file
 
 
-def _die_with_parent() -> None:
-    """Make the kernel kill this process when the launcher ends for any reason (Linux)."""
+def _die_with_parent(launcher: int) -> None:
+    """Make the kernel kill this process when the launcher ends for any reason (Linux); it may have ended already."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != launcher:
+        os._exit(1)
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

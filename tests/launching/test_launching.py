@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -79,9 +81,20 @@ def test_a_failure_ends_all_and_starts_all_again(tmp_path: Path) -> None:
     assert jobs.run(job, log_dir=str(tmp_path), say=said.append) == 1
 
 
+HOLDS_A_PORT = """
+import signal, socket, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+held = socket.create_server(("127.0.0.1", 0))
+print(held.getsockname()[1], flush=True)
+time.sleep(60)
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -> None:
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + PRINTS + "time.sleep(60)"
+    """Neither a worker nor what the worker started, which holds a port."""
+    starts = f"subprocess.run([sys.executable, '-c', {HOLDS_A_PORT!r}])"
+    code = "import signal, subprocess; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + PRINTS + starts
     script = f"""
 from fluidjax.launching import jobs
 import sys
@@ -89,26 +102,45 @@ member = jobs.Member("worker 0", "workerlog.0", (sys.executable, "-c", {code!r})
 jobs.run(lambda: [member], log_dir={str(tmp_path)!r})
 """
     launcher = subprocess.Popen([sys.executable, "-c", script])
-    log, deadline = tmp_path / "workerlog.0", time.monotonic() + 60
-    while not (log.exists() and log.read_text().endswith("\n")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    log = tmp_path / "workerlog.0"
+    until(lambda: log.exists() and log.read_text().count("\n") == 2, 60)
     launcher.send_signal(number)
     launcher.wait(30)
-    pid = int(log.read_text())
-    while alive(pid) and time.monotonic() < deadline:
+    pid, port = map(int, log.read_text().split())
+    until(lambda: not alive(pid) and is_free(port), 30)
+
+
+def until(what: Callable[[], bool], seconds: float) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert not alive(pid)
 
 
-def launched(tmp_path: Path, name: str, *fate: str, workers: int = 2) -> list[dict[str, np.ndarray]]:
-    """What the processes end with."""
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def launch(tmp_path: Path, name: str, *fate: str, workers: int = 2) -> subprocess.CompletedProcess[str]:
+    """A job that has ended, and its standard error with the logs of its processes."""
     command = [sys.executable, "-m", "fluidjax", "launch", "--workers", str(workers), "--max-restarts", "1"]
     command += ["--checkpoints", str(tmp_path / f"{name}.kept"), "--log-dir", str(tmp_path)]
     script = [str(Path(__file__).parent / "train.py"), str(tmp_path / name), *fate]
     told = {**os.environ, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=240, check=False, env=told)
-    logs = "\n".join(p.read_text() for p in sorted(tmp_path.glob("workerlog.*")))
-    assert done.returncode == 0, done.stderr + logs
+    done.stderr += "\n".join(p.read_text() for p in sorted(tmp_path.glob("workerlog.*")))
+    return done
+
+
+def launched(tmp_path: Path, name: str, *fate: str, workers: int = 2) -> list[dict[str, np.ndarray]]:
+    """What the processes end with."""
+    done = launch(tmp_path, name, *fate, workers=workers)
+    assert done.returncode == 0, done.stderr
     assert ("starting all processes again" in done.stderr) == bool(fate), done.stderr
     return [dict(np.load(tmp_path / f"{name}.{rank}.npz")) for rank in range(workers)]
 
@@ -121,6 +153,20 @@ def test_a_killed_trainer_leaves_no_trace(tmp_path: Path) -> None:
         assert one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)
     steps = {p.name.split(".")[0] for p in (tmp_path / "killed.kept").iterdir()}
     assert steps == {"step-0000000012", "step-0000000016"}
+
+
+def test_a_killed_launcher_leaves_no_trace(tmp_path: Path) -> None:
+    """Its workers end by themselves, and what a new launcher resumes ends with the bits of an uninterrupted run."""
+    whole = launched(tmp_path, "whole")
+    for log in tmp_path.glob("workerlog.*"):
+        log.unlink()
+    assert launch(tmp_path, "killed", "9", "SIGKILL", "1", "launcher").returncode == -signal.SIGKILL
+    assert not list(tmp_path.glob("killed.*.npz"))
+    again = launched(tmp_path, "killed")
+    for one, other in zip(whole, again, strict=True):
+        assert one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)
+    for rank in range(2):  # 18 steps, of which the first 8 are in the checkpoint
+        assert (tmp_path / f"workerlog.{rank}").read_text().split("\n")[-2] == "steps 10"
 
 
 def test_a_checkpoint_counts_when_all_have_written_theirs(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Trains with dropout and a shuffling reader, two processes or one; dies once where it is told to.
+"""Trains with dropout and a shuffling reader, two processes or one; dies, or kills its launcher, once where told to.
 
-``python -m fluidjax run tests/launching/train.py OUTPUT [STEP SIGNAL RANK]``
+``python -m fluidjax run tests/launching/train.py OUTPUT [STEP SIGNAL RANK [launcher]]``
 """
 
 import os
@@ -45,12 +45,13 @@ def die(step):
     marker = f"{OUTPUT}.died"
     if FATE and (step, RANK) == (int(FATE[0]), int(FATE[2])) and not os.path.exists(marker):
         open(marker, "w").close()
-        os.kill(os.getpid(), getattr(signal, FATE[1]))
+        os.kill(os.getppid() if FATE[3:] else os.getpid(), getattr(signal, FATE[1]))
 
 
 for step, batch in enumerate(recovery.steps(executor, fluid.default_main_program(), reader, epochs=3, every=4)):
     executor.run(feed=batch, fetch_list=[loss])
     die(step)
+print("steps", step + 1)
 values = {p.name: np.array(fluid.global_scope().find_var(p.name).get_tensor()) for p in
           fluid.default_main_program().all_parameters()}  # fmt: skip
 np.savez(f"{OUTPUT}.{RANK}.npz", **values)
