@@ -19,6 +19,7 @@ from fluidjax.framework import Variable
 from fluidjax.readers.dealt import dealt
 from fluidjax.readers.dump import Texts
 from fluidjax.readers.multi_slot import Batch, Sample, desc_text, read_file, to_feed
+from fluidjax.readers.multi_slot_dataset import Dataset
 from fluidjax.readers.page_views import PageViews
 from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
 from fluidjax.readers.watching import FetchHandler as FetchHandler
@@ -29,11 +30,16 @@ READ_AHEAD = 8  # batches
 
 
 class DatasetBase:
-    """Base class of datasets: files, variables and batch size."""
+    """Base class of datasets: files, variables and batch size.
+
+    Attributes:
+        dataset: the ``core.Dataset`` behind it, which has the files and the samples in memory.
+    """
 
     _feed_class = "MultiSlotDataFeed"
 
     def __init__(self) -> None:
+        self.dataset = Dataset("MultiSlotDataset")
         self.thread_num = 1
         self.filelist: list[str] = []
         self.use_var: list[Variable] = []
@@ -55,10 +61,12 @@ class DatasetBase:
     def set_thread(self, thread_num: int) -> None:
         """Set the number of workers of ``Executor.train_from_dataset``, unless it is given another."""
         self.thread_num = thread_num
+        self.dataset.set_thread_num(thread_num)
 
     def set_filelist(self, filelist: Sequence[str]) -> None:
         """Set the files, which are read in this order."""
         self.filelist = list(filelist)
+        self.dataset.set_filelist(filelist)
 
     def set_use_var(self, var_list: Sequence[Variable]) -> None:
         """Set the variables of a line, in order; float32 or int64. Those without LoD need a known row size."""
@@ -72,11 +80,11 @@ class DatasetBase:
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
         """No effect: files are local. Download them first, or with the pipe command."""
-        self._settings["hdfs"] = (fs_name, fs_ugi)
+        self.dataset.set_hdfs_config(fs_name, fs_ugi)
 
     def set_download_cmd(self, download_cmd: str) -> None:
         """No effect: files are local."""
-        self._settings["download_cmd"] = download_cmd
+        self.dataset.set_download_cmd(download_cmd)
 
     def set_rank_offset(self, rank_offset: str) -> None:
         """No effect: applies to page-view batches only."""
@@ -88,8 +96,8 @@ class DatasetBase:
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
         """Enable ``slots_shuffle``."""
-        self._settings["record_candidate_size"] = record_candidate_size
         self.fea_eval = fea_eval
+        self.dataset.set_fea_eval(fea_eval, record_candidate_size)
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Raises: only an InMemoryDataset can modify its samples."""
@@ -167,12 +175,11 @@ class InMemoryDataset(PageViews, DatasetBase):
         self.is_user_set_queue_num = False
         self.queue_num: int | None = None
         self.parse_ins_id = self.parse_content = self.merge_by_lineid = False
-        self._memory: list[Sample] | None = None
         self._preload: Prefetcher | None = None
 
     def load_into_memory(self) -> None:
         """Load all files into memory."""
-        self._memory = list(super()._samples())
+        self.dataset.samples = list(super()._samples())
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
         """Start loading all files in a thread; ``wait_preload_done`` waits for it to finish."""
@@ -182,11 +189,11 @@ class InMemoryDataset(PageViews, DatasetBase):
         """Wait for ``preload_into_memory`` to finish."""
         if self._preload is None:
             raise RuntimeError("nothing is being loaded; call preload_into_memory() first")
-        self._memory, self._preload = next(self._preload), None
+        self.dataset.samples, self._preload = next(self._preload), None
 
     def release_memory(self) -> None:
         """Drop all samples."""
-        self._memory = None
+        self.dataset.release_memory()
 
     def local_shuffle(self) -> None:
         """Shuffle the samples with Python's global ``random``."""
@@ -198,24 +205,18 @@ class InMemoryDataset(PageViews, DatasetBase):
         Each sample goes to a worker drawn by Python's global ``random``. RuntimeError where workers do not meet.
         """
         if fleet is not None:
-            self._memory = dealt(self._held(), fleet)
+            self.dataset.samples = dealt(self._held(), fleet)
         self.local_shuffle()
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Permute the values of some variables among the samples, to see how much a model depends on them."""
-        if not self.fea_eval:
-            raise RuntimeError("slots_shuffle needs set_fea_eval(record_candidate_size, True) before; call it")
-        samples = self._held()
-        for index, var in enumerate(self.use_var):
-            if var.name in set(slots):
-                values = [sample[index] for sample in samples]
-                random.shuffle(values)
-                for sample, value in zip(samples, values, strict=True):
-                    sample[index] = value
+        self._held()
+        self.dataset.set_data_feed_desc(self.desc())
+        self.dataset.slots_shuffle(set(slots))
 
     def get_memory_data_size(self, fleet: Any = None) -> int:
         """The number of samples; of all workers of a fleet, whose role maker adds them."""
-        count = np.array([len(self._memory or ())])
+        count = np.array([self.dataset.get_memory_data_size()])
         if fleet is None:
             return int(count[0])
         total = count * 0
@@ -260,7 +261,7 @@ class InMemoryDataset(PageViews, DatasetBase):
         return read_file(path, self.pipe_command, self.use_var, [text for text, given in asked.items() if given])
 
     def _held(self) -> list[Sample]:
-        if self._memory is None:
+        if self.dataset.samples is None:
             raise RuntimeError(
                 explain(
                     "the data set's samples are not in memory",
@@ -269,7 +270,7 @@ class InMemoryDataset(PageViews, DatasetBase):
                     "call dataset.load_into_memory() once its files and variables are set",
                 )
             )
-        return self._memory
+        return self.dataset.samples
 
     def _samples(self) -> Iterator[Sample]:
         return iter(self._held())

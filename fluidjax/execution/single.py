@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fluidjax import framework_pb2 as pb
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
@@ -10,6 +12,7 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope, ScopeVariable
+from fluidjax.base.values import LoDTensor
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.names import EMPTY_VAR_NAME
@@ -26,9 +29,11 @@ class NativeOperator:
     def __init__(self, desc: pb.OpDesc):
         self._desc = desc
         self._proto = op_proto(desc.type)
+        self._read, self._written = self.input_vars(), frozenset(self.output_vars())
+        self._names = [n for n in dict.fromkeys([*self._read, *self._written]) if n != EMPTY_VAR_NAME]
         self._program: Program | None = None
         self._executor: Executor | None = None
-        self._kinds: dict[str, VarType] = {}
+        self._forms: dict[str, _Form] = {}
 
     @staticmethod
     def create(desc: bytes) -> NativeOperator:
@@ -73,29 +78,30 @@ class NativeOperator:
 
         Raises EnforceNotMet when the scope lacks a variable, and what the op itself raises.
         """
-        kinds = {name: _kind(self._variable(scope, name)) for name in [*self.input_vars(), *self.output_vars()]}
-        kinds.pop(EMPTY_VAR_NAME, None)
-        if self._program is None or kinds != self._kinds:
-            self._program, self._kinds = self._as_program(kinds), kinds
+        variables = {name: self._variable(scope, name) for name in self._names}
+        given = {n: variables[n]._holder for n in self._read if n not in self._written and _just_set(variables.get(n))}
+        forms = {n: _form(var._holder, given=n in given) for n, var in variables.items()}
+        if self._program is None or forms != self._forms:
+            self._program, self._forms = self._as_program(forms), forms
         if self._executor is None or self._executor.place != place:
             self._executor = Executor(place)
-        self._executor.run(self._program, scope=scope)
+        self._executor.run(self._program, feed=given, fetch_list=[], scope=scope)
 
-    def _variable(self, scope: Scope, name: str) -> ScopeVariable | None:
+    def _variable(self, scope: Scope, name: str) -> ScopeVariable:
         var = scope.find_var(name)
-        if var is None and name != EMPTY_VAR_NAME:
+        if var is None:
             raise EnforceNotMet(
                 f"Operator {self.type()}: the scope has no variable {name!r}. Expected all inputs, with values, and all"
                 f" outputs. Make it with scope.var({name!r}) before run"
             )
         return var
 
-    def _as_program(self, kinds: dict[str, VarType]) -> Program:
-        """A program of this op alone, all of whose variables stay in the scope."""
+    def _as_program(self, forms: dict[str, _Form]) -> Program:
+        """A program of this op alone, which is fed what the user has just set; all else stays in the scope."""
         program = Program()
         block = program.global_block()
-        for name, kind in kinds.items():
-            block.create_var(name=name, type=kind, persistable=True)
+        for name, form in forms.items():
+            block.create_var(name=name, persistable=not form.given, **form.declared())
         block.desc.append_op().proto.CopyFrom(self._desc)
         block._sync_with_cpp()
         return program
@@ -113,10 +119,32 @@ def _text(slots: dict[str, list[str]]) -> str:
     return "{" + ", ".join(f"{slot}[{', '.join(names)}]" for slot, names in sorted(slots.items())) + "}"
 
 
-def _kind(var: ScopeVariable | None) -> VarType:
-    holder = None if var is None else var._holder
+class _Form(NamedTuple):
+    """What the program of an op depends on: the kind of a variable, and the form of the array that it is fed."""
+
+    kind: VarType
+    given: bool = False
+    dtype: np.dtype | None = None
+    shape: tuple[int, ...] = ()
+    levels: int = 0
+
+    def declared(self) -> dict[str, Any]:
+        """How the variable is declared."""
+        array = {"dtype": self.dtype, "shape": self.shape, "lod_level": self.levels} if self.given else {}
+        return {"type": self.kind, **array}
+
+
+def _just_set(var: ScopeVariable | None) -> bool:
+    """Whether a variable holds an array of the host. Such a one is fed: moving it to the device takes longer than a run
+    of a small op, and tests that take a gradient by differences set one before each run.
+    """
+    return var is not None and type(var._holder) is LoDTensor and type(var._holder._stored) is np.ndarray
+
+
+def _form(holder: Any, *, given: bool) -> _Form:
+    if given:
+        array = holder._stored
+        return _Form(VarType.LOD_TENSOR, True, array.dtype, array.shape, len(holder._lod))
     if isinstance(holder, SelectedRows):
-        return VarType.SELECTED_ROWS
-    if isinstance(holder, LoDTensorArray):
-        return VarType.LOD_TENSOR_ARRAY
-    return VarType.LOD_TENSOR
+        return _Form(VarType.SELECTED_ROWS)
+    return _Form(VarType.LOD_TENSOR_ARRAY if isinstance(holder, LoDTensorArray) else VarType.LOD_TENSOR)

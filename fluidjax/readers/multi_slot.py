@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
+from google.protobuf.text_encoding import CEscape
 
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import explain
@@ -199,4 +200,4 @@ def desc_text(feed_class: str, batch_size: int, command: str, variables: Sequenc
         if not var.lod_level:
             lines += [f"    shape: {dim}" for dim in var.shape]
         lines += ["  }"]
-    return "\n".join([*lines, "}", f'pipe_command: "{command}"', ""])
+    return "\n".join([*lines, "}", f'pipe_command: "{CEscape(command, True)}"', ""])

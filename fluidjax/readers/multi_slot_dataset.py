@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,9 @@ class Dataset(PageViews):
 
     Args:
         name: must be "MultiSlotDataset". Raises EnforceNotMet for any other.
+
+    Attributes:
+        samples: those in memory; None: none were loaded.
     """
 
     def __init__(self, name: str):
@@ -53,7 +56,9 @@ class Dataset(PageViews):
         self._download_cmd = ""
         self._threads, self._trainers, self._queues = 1, 1, 0
         self._texts: dict[str, bool] = {}
-        self._samples: list[Sample] = []
+        self._fea_eval = False
+        self._sent_at_once = 1024
+        self.samples: list[Sample] | None = None
         self._preload: Prefetcher | None = None
 
     # Settings.
@@ -106,6 +111,32 @@ class Dataset(PageViews):
         """Set the format of a line and the command that files are piped through: a DataFeedDesc message as text."""
         self._desc = text_format.Parse(desc, pb.DataFeedDesc())
 
+    def get_data_feed_desc(self) -> pb.DataFeedDesc:
+        """The format of a line and the command, as a message."""
+        return self._desc
+
+    def set_fea_eval(self, fea_eval: bool, record_candidate_size: int) -> None:
+        """Set whether ``slots_shuffle`` is allowed; it permutes all samples, however many candidates there may be."""
+        self._fea_eval = fea_eval
+
+    def set_merge_by_lineid(self, merge_size: int) -> None:
+        """Lines begin with their ids."""
+        self._texts["id"] = True
+
+    def set_fleet_send_batch_size(self, size: int) -> None:
+        """No effect: samples are not sent to other processes."""
+        self._sent_at_once = size
+
+    def get_fleet_send_batch_size(self) -> int:
+        """The value set by ``set_fleet_send_batch_size``; 1024 at first."""
+        return self._sent_at_once
+
+    def set_fleet_send_sleep_seconds(self, seconds: int) -> None:
+        """No effect: samples are not sent to other processes."""
+
+    def set_preload_thread_num(self, thread_num: int) -> None:
+        """No effect: a single thread reads."""
+
     def set_parse_ins_id(self, parse_ins_id: bool) -> None:
         """Set whether a line begins with its id, as a 1 and a word."""
         self._texts["id"] = parse_ins_id
@@ -129,11 +160,26 @@ class Dataset(PageViews):
     def destroy_readers(self) -> None:
         """A no-op: each file is closed at its end."""
 
+    def create_preload_readers(self) -> None:
+        """A no-op: each file is opened when needed."""
+
+    def destroy_preload_readers(self) -> None:
+        """A no-op: each file is closed at its end."""
+
+    def dynamic_adjust_channel_num(self, channel_num: int, discard_remaining_ins: bool) -> None:
+        """A no-op: samples are dealt to as many workers as there are when they ask."""
+
+    def dynamic_adjust_readers_num(self, thread_num: int) -> None:
+        """A no-op: samples are dealt to as many workers as there are when they ask."""
+
+    def register_client2client_msg_handler(self) -> None:
+        """A no-op: samples are not sent to other processes."""
+
     # Samples.
 
     def load_into_memory(self) -> None:
         """Load all files into memory."""
-        self._samples = list(self._read())
+        self.samples = list(self._read())
 
     def preload_into_memory(self) -> None:
         """Start loading all files in a thread; ``wait_preload_done`` waits for it to finish."""
@@ -142,27 +188,45 @@ class Dataset(PageViews):
     def wait_preload_done(self) -> None:
         """Wait for ``preload_into_memory`` to finish; a no-op if it was not called."""
         if self._preload is not None:
-            self._samples, self._preload = next(self._preload), None
+            self.samples, self._preload = next(self._preload), None
 
     def release_memory(self) -> None:
         """Drop all samples."""
-        self._samples = []
+        self.samples = None
 
     def local_shuffle(self) -> None:
         """Shuffle the samples with Python's global ``random``."""
-        random.shuffle(self._samples)
+        random.shuffle(self.samples or [])
 
     def global_shuffle(self, thread_num: int) -> None:
         """Shuffle the samples of all workers, of which there is only this process."""
         self.local_shuffle()
 
+    def merge_by_lineid(self) -> None:
+        """A no-op: as in Paddle, lines of one id stay apart in a shuffle of one process."""
+
+    def slots_shuffle(self, slots: Collection[str]) -> None:
+        """Permute the values of some variables among the samples, to see how much a model depends on them.
+
+        Raises RuntimeError unless ``set_fea_eval`` allowed it.
+        """
+        if not self._fea_eval:
+            raise RuntimeError("slots_shuffle needs set_fea_eval(record_candidate_size, True) before; call it")
+        samples = self.samples or []
+        for index, slot in enumerate(slot for slot in self.described() if slot.used):
+            if slot.name in slots:
+                values = [sample[index] for sample in samples]
+                random.shuffle(values)
+                for sample, value in zip(samples, values, strict=True):
+                    sample[index] = value
+
     def get_memory_data_size(self) -> int:
         """The number of samples."""
-        return len(self._samples)
+        return len(self.samples or ())
 
     def get_shuffle_data_size(self) -> int:
         """The number of samples after a shuffle, which is the same."""
-        return len(self._samples)
+        return len(self.samples or ())
 
     def feeds(self, variables: Mapping[str, Variable]) -> Iterator[dict[str, Any]]:
         """The feeds of one pass over memory or, if the description specifies a streaming feed, over the files.
@@ -175,7 +239,7 @@ class Dataset(PageViews):
     def _make_feeds(self, variables: Mapping[str, Variable]) -> Iterator[dict[str, Any]]:
         used = [slot.name for slot in self._desc.multi_slot_desc.slots if slot.is_used]
         fed = [(at, variables[name]) for at, name in enumerate(used) if name in variables]
-        samples = iter(self._samples) if self._desc.name == _IN_MEMORY else self._read()
+        samples = iter(self.samples or ()) if self._desc.name == _IN_MEMORY else self._read()
         while group := list(itertools.islice(samples, self._desc.batch_size)):
             yield to_feed([[sample[at] for at, _ in fed] for sample in group], [var for _, var in fed])
 

@@ -53,8 +53,9 @@ class Channel:
         self._closed.set()
 
     def qsize(self) -> int:
-        """The approximate number of items queued."""
-        return self._queue.qsize()
+        """The number of items queued; the mark of a source's end is none."""
+        with self._queue.mutex:
+            return sum(not isinstance(item, _End) for item in self._queue.queue)
 
     @property
     def closed(self) -> bool:

@@ -199,3 +199,28 @@ def test_hsigmoid_is_dense_without_a_custom_tree(capsys):
         cost = L.hsigmoid(data("x", [-1, 6]), ids(), 20, is_sparse=True)
         assert [cost.block.ops[-1].attr(name) for name in ("is_sparse", "remote_prefetch")] == [False, False]
     assert "custom tree" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_normalised_row_may_have_two_unknown_sizes(learned):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        assert L.layer_norm(data("x", [2, -1, -1]), scale=learned, shift=learned).shape == (2, -1, -1)
+
+
+@pytest.mark.parametrize("padding, size", [(0, 6), (1, 8)])
+@pytest.mark.parametrize("image, offset, mask", [(-1, 2, 2), (2, -1, 2), (2, 2, -1), (-1, -1, -1)])
+def test_any_batch_of_a_deformable_convolution_may_be_unknown(image, offset, mask, padding, size):
+    """The image's is that of the result; offsets are held against it once all sizes are known."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        sources = data("x", [image, 4, 8, 8]), data("o", [offset, 18, 8, 8]), data("m", [mask, 9, 8, 8])
+        found = L.deformable_conv(*sources, 6, 3, padding=padding)
+    assert found.shape == (image, 6, size, size)
+
+
+def test_sides_of_a_deformable_convolution_may_be_unknown():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        sources = data("x", [-1, 4, -1, 8]), data("o", [-1, 18, -1, -1]), data("m", [-1, 9, 8, 8])
+        assert L.deformable_conv(*sources, 6, 3, padding=1).shape == (-1, 6, -1, 8)
+        known = data("y", [2, 4, 8, 8]), data("p", [2, 18, 8, 8]), data("n", [2, 9, 8, 8])
+        with pytest.raises(fluid.core.EnforceNotMet, match="Offset covers"):
+            L.deformable_conv(*known, 6, 3, padding=0)

@@ -335,3 +335,68 @@ def test_labels_of_boxes_may_be_int64(rng):
     narrow = loss("int32")
     assert (narrow > 0).all()
     np.testing.assert_array_equal(loss("int64"), narrow)
+
+
+def test_a_rank_one_index_is_one_place():
+    """Paddle wants an index of rank two or more."""
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    feed = {"x": x, "i": np.array([1, 2])}
+    (row,) = run(lambda: [layers.gather_nd(fluid.data("x", [2, 3, 4]), fluid.data("i", [2], "int64"))], feed)
+    np.testing.assert_array_equal(np.array(row), x[1, 2])
+
+
+def test_ids_of_a_scatter_may_be_a_column():
+    """Paddle wants a vector."""
+
+    def build():
+        ids = fluid.data("i", [None, 1], "int64")
+        return [layers.scatter(fluid.data("x", [3, 2]), ids, fluid.data("u", [None, 2]))]
+
+    feed = {"x": np.zeros((3, 2), np.float32), "i": np.array([[2], [0]]), "u": np.ones((2, 2), np.float32)}
+    (rows,) = run(build, feed)
+    np.testing.assert_array_equal(np.array(rows), [[1, 1], [0, 0], [1, 1]])
+
+
+@pytest.mark.parametrize("shape", [[None, 3, None, 8], [None, 3, None, None], [None, 3, 4, 5]])
+def test_a_pool_over_whole_images_is_declared_as_one_pixel(shape):
+    """Also where their sides are unknown: Paddle declares -1 for these."""
+    with fluid.program_guard(fluid.Program()):
+        assert layers.pool2d(fluid.data("x", shape), global_pooling=True).shape == (-1, 3, 1, 1)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_scores_to_be_ranked_are_variables(at):
+    """Paddle takes a list of one for the right ones alone, by accident."""
+    with fluid.program_guard(fluid.Program()):
+        given = [fluid.data(name, [None, 1]) for name in ("label", "left", "right")]
+        given[at] = [given[at]]
+        with pytest.raises(TypeError, match="received <class 'list'>"):
+            layers.margin_rank_loss(*given)
+
+
+def test_a_refused_run_leaves_the_scope_as_it_was():
+    """Paddle has made the variables of feeds and fetches by then."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        out = layers.fc(fluid.data("x", [None, 2]), 2, param_attr="weight", bias_attr=False)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup, scope=scope)
+    with pytest.raises(fluid.core.EnforceNotMet, match="add 'x' to the feed"):
+        exe.run(main, feed={}, fetch_list=[out], scope=scope)
+    assert scope.local_var_names() == ["weight"]
+
+
+@pytest.mark.parametrize("act, expected", [(None, [-1, 2, -3]), ("relu", [0, 2, 0])])
+def test_an_activation_of_scale_applies_in_eager_mode_too(act, expected):
+    """Paddle's eager mode leaves it out."""
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.array([1, -2, 3], np.float32))
+        np.testing.assert_array_equal(layers.scale(x, -1.0, act=act).numpy(), expected)
+
+
+def test_unknown_sizes_stand_beside_known_ones():
+    """Where Paddle compares -1 with them and refuses; a run holds the real ones against each other."""
+    with fluid.program_guard(fluid.Program()):
+        known, unknown = fluid.data("k", [2, 3]), fluid.data("u", [None, 3])
+        assert layers.stack([known, unknown]).shape == (2, 2, 3)
+        assert layers.mul(known, fluid.data("w", [None, 4])).shape == (2, 4)

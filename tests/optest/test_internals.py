@@ -234,6 +234,20 @@ def _ahead(queue: core.LoDTensorBlockingQueue) -> int:
     return queue.size()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_mark_of_the_end_is_no_batch(count: int) -> None:
+    """Of a queue for four batches whose generator has ended."""
+    x = fluid.data("x", [None, 3])
+    reader = fluid.io.PyReader([x], 4)
+    reader.decorate_batch_generator(lambda: ([np.ones((1, 3), "float32")] for _ in range(count)), CPU)
+    passing = iter(reader())
+    until = time.monotonic() + 5
+    while reader.queue._channel._queue.qsize() <= count and time.monotonic() < until:
+        time.sleep(0.005)
+    assert (reader.queue._channel._queue.qsize(), reader.queue.size()) == (count + 1, count)
+    assert len(list(passing)) == count
+
+
 def test_the_queue_of_a_reader_tells_how_far_it_is_ahead() -> None:
     """Scripts print ``reader.queue.size()``, before the first pass too."""
 

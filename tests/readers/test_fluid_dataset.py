@@ -212,6 +212,27 @@ def test_samples_stay_where_workers_do_not_meet(net, files):
         dataset.global_shuffle(fleet)
 
 
+def test_the_data_set_behind_one(net, files):
+    """``dataset.dataset`` has the files and the samples: scripts ask the one or the other."""
+    dataset = make("InMemoryDataset", net, files)
+    behind = dataset.dataset
+    assert isinstance(behind, fluid.core.Dataset) and behind.get_filelist() == files and behind.get_thread_num() == 2
+    assert behind.get_memory_data_size() == behind.get_shuffle_data_size() == 5
+    with pytest.raises(RuntimeError, match="set_fea_eval"):
+        behind.slots_shuffle({"price"})
+    behind.set_fea_eval(True, 100)
+    random.seed(3)
+    dataset.set_pipe_command('sed "s/1/1/"')
+    dataset.slots_shuffle(["ids"])
+    found = contents(dataset._feeds())
+    assert found != BATCHES
+    assert sorted(i for _, ids, _, _ in found for i in ids) == [1, 2, 3, 3, 4, 7, 8, 8, 9]
+    assert [price for *_, price in found] == [price for *_, price in BATCHES]
+    assert behind.get_data_feed_desc().pipe_command == 'sed "s/1/1/"'
+    behind.release_memory()
+    assert behind.get_memory_data_size() == dataset.get_memory_data_size() == 0
+
+
 def test_memory(net, files):
     dataset = make("InMemoryDataset", net, files)
     assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 5
@@ -224,7 +245,7 @@ def test_memory(net, files):
     dataset.set_fea_eval(100)
     dataset.slots_shuffle(["price"])
     pairs = {(tuple(s[1]), s[2][0]) for s in dataset._samples()}
-    assert len(pairs) == 5
+    assert len(pairs) == 5 and sorted(price for _, price in pairs) == [0.5, 1.5, 2.5, 3.5, 4.5]
     dataset.release_memory()
     with pytest.raises(RuntimeError, match="load_into_memory"):
         dataset.global_shuffle()

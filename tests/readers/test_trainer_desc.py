@@ -56,8 +56,14 @@ def test_native_dataset_reads_what_is_used(tmp_path):
     dataset.load_into_memory()
     dataset.local_shuffle()
     assert dataset.get_memory_data_size() == 2
-    np.testing.assert_array_equal(sorted(sample[0][0] for sample in dataset._samples), [0.5, 1.5])
+    np.testing.assert_array_equal(sorted(sample[0][0] for sample in dataset.samples), [0.5, 1.5])
+    assert dataset.get_data_feed_desc().multi_slot_desc.slots
+    dataset.set_fleet_send_batch_size(5)
+    dataset.set_merge_by_lineid(2)
+    dataset.merge_by_lineid()
+    assert (dataset.get_fleet_send_batch_size(), dataset.get_memory_data_size()) == (5, 2)
     dataset.release_memory()
+    dataset.set_parse_ins_id(False)
     dataset.preload_into_memory()
     dataset.wait_preload_done()
     assert dataset.get_shuffle_data_size() == 2

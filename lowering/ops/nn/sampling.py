@@ -183,7 +183,17 @@ def deformable(x, offset, mask, filter, strides, paddings, dilations, groups, de
     return jnp.einsum("gok,ngkp->ngop", kernel, columns).reshape(n, filter.shape[0], *out)
 
 
-@op(out="Output", lod=None, grad="vjp", reads="input offset mask filter")
+def _convolved(shapes, attr):
+    """Where a size is unknown, Offset and Mask, whose sizes may be known, say nothing about the Output's."""
+    x, filter = shapes["Input"], shapes["Filter"]
+    if len(x) != 4 or len(filter) != 4 or min(map(min, shapes.values())) > 0:
+        return None
+    k, pads = filter[2:], pad_pairs(attr("paddings"), 2)
+    of_axis = zip(x[2:], k, attr("strides"), pads, attr("dilations"), strict=True)
+    return {"Output": (x[0], filter[0], *(-1 if axis[0] < 0 else windows.count(*axis) for axis in of_axis))}
+
+
+@op(out="Output", lod=None, grad="vjp", reads="input offset mask filter", infer=by_rule(_convolved))
 def deformable_conv(
     input,
     offset,
@@ -201,7 +211,7 @@ def deformable_conv(
     return deformable(input, offset, mask, filter, strides, paddings, dilations, groups, deformable_groups)
 
 
-@op(out="Output", lod=None, grad="vjp", reads="input offset filter")
+@op(out="Output", lod=None, grad="vjp", reads="input offset filter", infer=by_rule(_convolved))
 def deformable_conv_v1(
     input,
     offset,

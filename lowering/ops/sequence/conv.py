@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lowering.ops import fitting
 from lowering.ops.nn import windows
@@ -20,10 +24,10 @@ def _paddings(start: int, length: int) -> tuple[int, int]:
     return max(0, -start), max(0, start + length - 1)
 
 
-def _inside(off: Array, capacity: int, by: int) -> Array:
+def _inside(off: Array, capacity: int, by: Any) -> Array:
     """bool [capacity, 1]: whether row r + by belongs to the sequence of row r."""
     _, start, end = bounds(off, capacity)
-    rows = row_numbers(capacity) + np.int32(by)
+    rows = row_numbers(capacity) + by
     return ((rows >= start) & (rows < end))[:, None]
 
 
@@ -132,34 +136,39 @@ def _(g):
     return grad_spec(g, "X Filter Out@GRAD" + extra, "X Filter" + extra)
 
 
-@op(rows=MASKED, infer=sequence_infer.like("X"))  # tracing an open Filter would take as many terms as it has rows
+@op(rows=MASKED, infer=sequence_infer.like("X"))
 def row_conv(x: LoDArray, filter):
-    """Out[r] = sum over w of Filter[w] * X[r + w] within the sequence (X may be a padded batch [n, t, d] too)."""
-    return per_row(x, _row_conv(x, filter))
+    """Out[r] = sum over w of Filter[w] * X[r + w] within the sequence (X may be a padded batch [n, t, d] too).
+
+    The terms are added in a loop: XLA on CPUs makes two kernels of each, and compiles them longer, where it sees all.
+    """
+    return per_row(x, _weighted(x, filter, _moved(x, x.data, filter.shape[0]), 1))
 
 
-def _row_conv(x: LoDArray, filter: Array) -> Array:
-    total = None
-    for by in range(filter.shape[0]):
-        term = _ahead(x, by) * filter[by]
-        total = term if total is None else total + term
-    return total
+def _moved(x: LoDArray, data: Array, most: int) -> Callable[[Array], Array]:
+    """``by`` -> ``data`` at step r + by, if that belongs to the sequence of step r of X, else 0; |by| <= most."""
+    axis = 0 if x.lod else 1
+    wide = jnp.pad(data, [(most, most) if d == axis else (0, 0) for d in range(data.ndim)])
+
+    def moved(by: Array) -> Array:
+        part = lax.dynamic_slice_in_dim(wide, by + most, data.shape[axis], axis)
+        return jnp.where(_inside(offsets(x), x.capacity, by), part, 0) if x.lod else part
+
+    return moved
 
 
-def _ahead(x: LoDArray, by: int) -> Array:
-    """Row r + by of X, zero where it is past the sequence's end."""
-    if x.lod:
-        return jnp.where(_inside(offsets(x), x.capacity, by), shifted(x.data, by), 0)
-    width = min(by, x.shape[1])
-    return jnp.pad(x.data[:, width:], ((0, 0), (0, width), (0, 0)))
+def _weighted(x: LoDArray, filter: Array, moved: Callable[[Array], Array], sign: int) -> Array:
+    """The sum over w of Filter[w] * moved(sign * w)."""
+    term = lambda by, total: total + moved(sign * by) * lax.dynamic_index_in_dim(filter, by, keepdims=False)  # noqa: E731
+    return lax.fori_loop(0, filter.shape[0], term, jnp.zeros_like(x.data))
 
 
 @row_conv.grad
 def _(x: LoDArray, filter, d_out):
-    _, pull = jax.vjp(lambda data: _row_conv(x.with_data(data), filter), x.data)
-    axes = tuple(range(d_out.ndim - 1))
-    d_filter = [jnp.sum(_ahead(x, by) * d_out, axis=axes) for by in range(filter.shape[0])]
-    return row_gradient(x, pull(d_out)[0]), jnp.stack(d_filter)
+    count, axes = filter.shape[0], tuple(range(d_out.ndim - 1))
+    ahead, behind = _moved(x, x.data, count), _moved(x, d_out, count)
+    d_filter = lax.map(lambda by: jnp.sum(ahead(by) * d_out, axis=axes), row_numbers(count))
+    return row_gradient(x, _weighted(x, filter, behind, -1)), d_filter
 
 
 def _patches(x: Array, kernels: list[int], strides: list[int], paddings: list[int], size: tuple[int, int]):
