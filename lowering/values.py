@@ -331,8 +331,9 @@ def taken(value: Wide) -> np.ndarray:
     data = np.asarray(value.data)
     shape = list(data.shape)
     for axis, count in sorted(zip(value.axes, value.counts, strict=True), key=lambda pair: -pair[0].inner):
-        before, size = prod(shape[: axis.dim]), shape[axis.dim]
-        parts = data.reshape(before, size // (axis.room * axis.inner), axis.room, -1)[:, :, : int(count)]
+        before, size, after = prod(shape[: axis.dim]), shape[axis.dim], prod(shape[axis.dim + 1 :])
+        apart = axis.inner * after
+        parts = data.reshape(before, size // (axis.room * axis.inner), axis.room, apart)[:, :, : int(count)]
         shape[axis.dim] = size // axis.room * int(count)
         data = parts.reshape(shape)
     return data
