@@ -45,11 +45,11 @@ def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[n
         return None
     values = [r.value(first(norm.input(slot))) for slot in ("Scale", "Bias", "Mean", "Variance")]
     filters, added = r.value(first(r.ops[conv].input("Filter"))), _added(r, bias, conv)
-    if filters is None or added is None or any(v is None for v in values):
+    if filters is None or added is None:
         return None
     channels = filters.shape[:1]
-    if any(v.shape != channels for v in values) or np.shape(added) not in ((), (1,), channels):
-        return None  # the op itself refuses what does not fit
+    if any(v is None or v.shape != channels for v in values) or np.shape(added) not in ((), (1,), channels):
+        return None  # unknown, or what the op itself refuses
     scale, offset, mean, variance = (np.asarray(v, np.float64) for v in values)
     factor = scale / np.sqrt(variance + setting(norm, "epsilon"))
     wide = filters.astype(np.float64) * factor.reshape(-1, *[1] * (filters.ndim - 1))
