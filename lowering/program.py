@@ -92,7 +92,7 @@ class OpView:
 
     def user_line(self) -> str:
         """The line of the user's script that created this op, or '' if none was recorded."""
-        return innermost_user_frame(self.attrs.get("op_callstack") or ())
+        return innermost_user_frame(recorded_stack(self.attrs.get("op_callstack")))
 
 
 # Directories of framework code, ours and Paddle's.
@@ -102,6 +102,12 @@ FRAMEWORK_FOLDERS = (
     os.path.join(_PACKAGES, "lowering", ""),
     os.path.join("paddle", "fluid", ""),
 )
+
+
+def recorded_stack(attribute: Any) -> Sequence[str]:
+    """The entries of a recorded call stack; none where an op has no stack, or, in a damaged program, another value."""
+    is_one = isinstance(attribute, (list, tuple)) and all(isinstance(entry, str) for entry in attribute)
+    return attribute if is_one else ()
 
 
 def innermost_user_frame(stack: Sequence[str]) -> str:

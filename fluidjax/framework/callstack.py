@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from lowering.program import FRAMEWORK_FOLDERS
+from lowering.program import FRAMEWORK_FOLDERS, recorded_stack
 
 _LINE = re.compile(r'^ {2}File "(?P<file>.*)", line (?P<line>\d+), in ')
 
@@ -59,7 +59,7 @@ def user_line(op: Any) -> str:
     `op` is an Operator, or anything with an ``op_callstack`` attribute list in ``attrs``.
     """
     stack = op.attr("op_callstack") if hasattr(op, "has_attr") and op.has_attr("op_callstack") else []
-    return describe_entry(user_entry(stack or []))
+    return describe_entry(user_entry(recorded_stack(stack)))
 
 
 def describe_entry(entry: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.ir.rewriter import Rewriter, first, setting
+from fluidjax.ir.rewriter import NORMALISATIONS, Rewriter, first, setting
 
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d", "conv3d")
 
@@ -37,7 +37,7 @@ def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray,
 
 def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[np.ndarray, np.ndarray] | None:
     norm = r.ops[at] if at is not None else None
-    if norm is None or norm.type != "batch_norm" or setting(norm, "data_layout") != "NCHW":
+    if norm is None or norm.type not in NORMALISATIONS or setting(norm, "data_layout") != "NCHW":
         return None
     outputs = [n for slot in norm.output_names if slot != "Y" for n in norm.output(slot)]
     statistics = [first(norm.input(slot)) for slot in ("Mean", "Variance")]
@@ -45,8 +45,11 @@ def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[n
         return None
     values = [r.value(first(norm.input(slot))) for slot in ("Scale", "Bias", "Mean", "Variance")]
     filters, added = r.value(first(r.ops[conv].input("Filter"))), _added(r, bias, conv)
-    if filters is None or added is None or any(v is None for v in values):
+    if filters is None or added is None:
         return None
+    channels = filters.shape[:1]
+    if any(v is None or v.shape != channels for v in values) or np.shape(added) not in ((), (1,), channels):
+        return None  # unknown, or what the op itself refuses
     scale, offset, mean, variance = (np.asarray(v, np.float64) for v in values)
     factor = scale / np.sqrt(variance + setting(norm, "epsilon"))
     wide = filters.astype(np.float64) * factor.reshape(-1, *[1] * (filters.ndim - 1))

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fluidjax import unique_name
+from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
 from fluidjax.framework import Operator, Program
+from fluidjax.framework.callstack import user_line
 from fluidjax.framework.view import program_view
 from lowering import get_op, has_op
 from lowering.engine.dataflow import definitions, needs
+from lowering.errors import AttrError
 from lowering.program import OpView
+from lowering.registry.attributes import as_attribute
+from lowering.registry.definition import AttrSpec
+
+NORMALISATIONS = ("batch_norm", "sync_batch_norm")  # with running statistics: alike at test time
 
 
 class Rewriter:
@@ -118,7 +126,7 @@ class Rewriter:
 
 def _written(view: Any, op: OpView) -> list[str]:
     """What an op writes; batch_norm leaves its statistics unchanged at test time."""
-    if op.type == "batch_norm" and (op.attrs.get("is_test") or op.attrs.get("use_global_stats")):
+    if op.type in NORMALISATIONS and (op.attrs.get("is_test") or op.attrs.get("use_global_stats")):
         return list(op.outputs.get("Y", ()))
     return list(definitions(view, op))
 
@@ -129,8 +137,17 @@ def first(names: Sequence[str]) -> str:
 
 
 def setting(op: Operator, name: str) -> Any:
-    """An attribute, or what the op takes it to be where the program does not say, as older or damaged ones."""
-    if op.has_attr(name):
-        return op.attr(name)
+    """An attribute, or what the op takes it to be where the program does not say, as older or damaged ones.
+
+    Raises AttrError if it is of another type than the op's, as in damaged programs.
+    """
     spec = get_op(op.type).attrs.get(name) if has_op(op.type) else None
-    return None if spec is None or spec.required else spec.default
+    if not op.has_attr(name):
+        return None if spec is None or spec.required else spec.default
+    return op.attr(name) if spec is None else as_attribute(spec.type, op.attr(name), partial(_misfit, op, spec))
+
+
+def _misfit(op: Operator, spec: AttrSpec, got: Any) -> AttrError:
+    """The error for an attribute of another type."""
+    what = f"op {op.type} ({user_line(op)}): attribute {spec.name!r} has another type than the op's"
+    return AttrError(explain(what, spec.type, repr(got), "load the model as it was saved, or run it without passes"))

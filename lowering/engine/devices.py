@@ -125,12 +125,17 @@ def differs(program: ProgramView, op: OpView, own: Collection[str], sums: Mappin
 def is_joint(op: OpView, devices: Devices) -> bool:
     """Whether an op treats the batches of all devices as one, and leaves the same statistics on all."""
     running = op.attrs.get("use_global_stats") or (op.attrs.get("is_test") and not op.attrs.get("trainable_statistics"))
-    return devices.sync_batch_norm and op.type == "batch_norm" and not running
+    return _is_synced(op, devices, "") and not running
 
 
 def is_joint_gradient(op: OpView, devices: Devices) -> bool:
     """Whether an op is the gradient of one that treats the batches of all devices as one."""
-    return devices.sync_batch_norm and op.type == "batch_norm_grad" and not op.attrs.get("use_global_stats")
+    return _is_synced(op, devices, "_grad") and not op.attrs.get("use_global_stats")
+
+
+def _is_synced(op: OpView, devices: Devices, suffix: str) -> bool:
+    asked = devices.sync_batch_norm and op.type == f"batch_norm{suffix}"
+    return asked or op.type == f"sync_batch_norm{suffix}"
 
 
 def draws(program: ProgramView, op: OpView) -> bool:

@@ -90,7 +90,7 @@ class ReplicaWriter(Writer):
     def _write_joint(self, op: OpView) -> None:
         """Normalise the batches of all devices as one, or compute part of the gradient of that."""
         batch = {slot: names[0] for slot, names in op.inputs.items() if slot in ("X", f"Y{GRAD}") and names}
-        parts = {"Y" if op.type == "batch_norm" else f"X{GRAD}"} & op.outputs.keys()
+        parts = {"Y", f"X{GRAD}"} & op.outputs.keys()
         shares = [f for f in op.output_names() if f in self._own and not any(f in op.outputs[slot] for slot in parts)]
         for name in batch.values():
             self._add(OpView("concat", {"X": self._names(name)}, {"Out": [_joined(name)]}, {"axis": 0}))

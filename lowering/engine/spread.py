@@ -231,7 +231,7 @@ class _Writer(Writer):
 
     def _write_joint(self, op: OpView) -> None:
         """Normalise the batches of all devices as one, or compute part of the gradient of that."""
-        forward = op.type == "batch_norm"
+        forward = "Y" in op.outputs
         batch = {slot: names[0] for slot, names in op.inputs.items() if slot in ("X", f"Y{GRAD}") and names}
         rows = [n for n in op.outputs.get("Y" if forward else f"X{GRAD}", ()) if n != EMPTY]
         shares = [] if forward else [n for n in op.output_names() if n in self._own and n not in rows]

@@ -171,6 +171,7 @@ nn.sampling affine_grid affine_grid_grad deformable_conv deformable_conv_grad
 nn.sampling deformable_conv_v1 deformable_conv_v1_grad deformable_psroi_pooling
 nn.sampling deformable_psroi_pooling_grad grid_sampler grid_sampler_grad
 nn.similarity_focus similarity_focus
+nn.sync_batch_norm sync_batch_norm sync_batch_norm_grad
 nn.tree_conv tree_conv tree_conv_grad
 nn.vision pixel_shuffle pixel_shuffle_grad shuffle_channel shuffle_channel_grad
 nn.vision space_to_depth space_to_depth_grad temporal_shift temporal_shift_grad unfold

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax import framework_pb2 as pb
+from lowering.program import OpView
 from tests.golden import recordings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,6 +174,12 @@ def test_an_op_role_of_another_type_is_refused() -> None:
     role.type = 1
     with pytest.raises(ValueError, match=r"op_role of op \d of block 0 \(\w+\) is no INT"):
         fluid.Program.parse_from_string(message.SerializeToString())
+
+
+@pytest.mark.parametrize("stack", [1.5, "x", [1, 2], None])
+def test_a_call_stack_of_another_type_is_none(stack) -> None:
+    op = OpView("relu", {}, {}, {"op_callstack": stack})
+    assert op.user_line() == ""
 
 
 @pytest.mark.filterwarnings("ignore:.*attribute:UserWarning")

@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fluidjax as fluid
+from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
 from fluidjax.inference import passes
 from fluidjax.ir import PASSES, optimize
+from lowering.errors import AttrError
 from tests.golden.passes import TOLERANCE, Job
 from tests.golden.recordings import DATA
 from tests.golden.zoocase import ZooCase
@@ -53,6 +55,29 @@ def test_batch_normalisation_goes_into_filters(bias, groups):
         uniform(var, fluid.default_startup_program().global_block())
     found, _ = run(IMAGE, [y], "conv_bn_fuse_pass")
     assert found == ["conv2d", "elementwise_add", "relu"]
+
+
+@pytest.mark.parametrize("slot", ["Scale", "Bias", "Mean", "Variance"])
+def test_batch_normalisation_stays_where_its_numbers_do_not_fit_the_filters(slot):
+    y = layers.batch_norm(layers.conv2d(layers.data("x", [3, 8, 8]), 4, 3))
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    program = fluid.default_main_program().clone(for_test=True)
+    (name,) = program.global_block().ops[-1].input(slot)
+    fluid.global_scope().var(name).get_tensor().set(np.ones(3, "float32"), fluid.CPUPlace())
+    found = optimize(program, ["x"], [y.name], fluid.global_scope(), ["conv_bn_fuse_pass"])
+    assert "batch_norm" in types(found.program)
+
+
+def test_an_attribute_of_another_type_is_refused_in_words():
+    y = layers.fc(layers.data("x", [3]), 2)
+    fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+    program = pb.ProgramDesc.FromString(fluid.default_main_program().desc.serialize_to_string())
+    (product,) = (op for op in program.blocks[0].ops if op.type == "mul")
+    (split,) = (attr for attr in product.attrs if attr.name == "x_num_col_dims")
+    split.type, split.s = pb.STRING, "x"
+    damaged = fluid.Program.parse_from_string(program.SerializeToString())
+    with pytest.raises(AttrError, match=r"(?s)op mul .*'x_num_col_dims'.*expected: INT.*received: 'x'.*what to do"):
+        optimize(damaged, ["x"], [y.name], fluid.global_scope(), ["fc_fuse_pass"])
 
 
 def test_batch_normalisation_stays_where_its_input_is_read_elsewhere():

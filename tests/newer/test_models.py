@@ -46,6 +46,19 @@ def test_a_predictor_runs_it(recorded) -> None:
     np.testing.assert_array_equal(out, again)
 
 
+def test_synchronized_batch_norm_is_batch_norm_to_a_predictor(tmp_path, recorded) -> None:
+    """Exports made on a GPU have it: of PaddleSeg, PaddleX, fine-tuned SLANet."""
+    message = pb.ProgramDesc.FromString((FOLDER / "inference.pdmodel").read_bytes())
+    for norm in (op for op in message.blocks[0].ops if op.type == "batch_norm"):
+        norm.type = "sync_batch_norm"
+    (tmp_path / "inference.pdmodel").write_bytes(message.SerializeToString())
+    config = inference.Config(str(tmp_path / "inference.pdmodel"), str(FOLDER / "inference.pdiparams"))
+    for optimized in (False, True):
+        config.switch_ir_optim(optimized)
+        (out,) = inference.create_predictor(config).run([recorded["image"]])
+        np.testing.assert_allclose(out, recorded["out"], rtol=1e-5, atol=1e-6)
+
+
 def test_commands_take_it(tmp_path, capsys) -> None:
     assert cli.main(["check", str(FOLDER)]) == 0
     assert cli.main(["info", str(FOLDER)]) == 0

@@ -164,6 +164,21 @@ def test_synchronized_batch_norm_sees_all_devices(rows: int) -> None:
         assert_same(several.values(), whole.values(), 1e-5)
 
 
+def test_the_op_of_synchronized_batch_norm_needs_no_strategy() -> None:
+    several, whole = Training(conv_bn, 2), Training(conv_bn)
+    for op in several.main.global_block().ops:
+        if op.type in ("batch_norm", "batch_norm_grad"):
+            op.proto.type = f"sync_{op.type}"
+    program = fluid.Program.parse_from_string(several.main.desc.serialize_to_string())
+    several.program = fluid.CompiledProgram(program).with_data_parallel(several.loss.name, places=fluid.cpu_places(2))
+    for step in range(3):
+        several.run(several.feed(step)), whole.run(whole.feed(step))
+    assert_same(several.values(), whole.values(), 1e-5)
+    assert_same(
+        {n: several.value(n) for n in ("bn_mean", "bn_var")}, {n: whole.value(n) for n in ("bn_mean", "bn_var")}, 1e-5
+    )
+
+
 def recurrent() -> tuple[Any, Any, list[Any]]:
     w, y = fluid.data("w", [None, 1], "int64", lod_level=1), fluid.data("y", [None, 1], "float32")
     words = layers.embedding(w, [20, 6], param_attr="emb")

@@ -13,6 +13,7 @@ from fluidjax.framework import Block, Operator, Program, Variable
 _HOLDS_FLOATS = (VarType.LOD_TENSOR, VarType.SELECTED_ROWS, VarType.LOD_TENSOR_ARRAY)
 _SUFFIX = {VarType.FP32: "fp32", VarType.FP16: "fp16", VarType.BF16: "bf16"}
 _READERS = ("create_py_reader", "read")
+_NORMALISATIONS = ("batch_norm", "sync_batch_norm")
 _BACKWARD, _OPTIMIZE = 1, 2
 
 
@@ -100,7 +101,7 @@ def _cast_inputs(block: Block, op: Operator, source: VarType, target: VarType) -
     lowers = source == VarType.FP32
     place = next(index for index, other in enumerate(block.ops) if other is op)
     for slot in op.input_names:
-        if lowers and op.type == "batch_norm" and slot != "X":
+        if lowers and op.type in _NORMALISATIONS and slot != "X":
             continue
         for name in op.input(slot):
             var = block._var_recursive(name)
@@ -126,7 +127,7 @@ def _cast(block: Block, place: int, var: Variable, target: VarType) -> Variable:
 
 def _lower_outputs(block: Block, op: Operator, low: VarType) -> None:
     for slot in op.output_names:
-        if op.type == "batch_norm" and slot != "Y":
+        if op.type in _NORMALISATIONS and slot != "Y":
             continue
         for name in op.output(slot):
             var = block._var_recursive(name)

@@ -1,0 +1,244 @@
+"""For each op with a rule for wide dims: inputs whose shapes are written in letters, which stand for sizes that vary.
+
+``"b n*m 4"`` has three dims, the second of which holds the positions of n and m, as after a reshape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lowering.values import LoDArray
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Its dims, and how the numbers of an array of a shape are drawn."""
+
+    dims: str
+    draw: Draw
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of an op.
+
+    Attributes:
+        inputs: slot -> an input, a list of them, a fixed value, or a function from (generator, letter -> size) to one.
+        takes: the letters that may be wide, each alone and all together; for others the op may ask for true sizes.
+        counts: the number of variables of an output slot that takes several.
+        backward: whether the gradient op takes what the op takes.
+    """
+
+    inputs: Mapping[str, Any]
+    takes: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    backward: bool = True
+
+
+def reals(dims: str) -> Input:
+    """Numbers of either sign."""
+    return Input(dims, lambda rng, shape: rng.standard_normal(shape))
+
+
+def between(dims: str, low: float, high: float) -> Input:
+    """Numbers from [low, high)."""
+    return Input(dims, lambda rng, shape: rng.uniform(low, high, shape))
+
+
+def positive(dims: str) -> Input:
+    """Numbers from [0.5, 2)."""
+    return between(dims, 0.5, 2)
+
+
+def below(dims: str, end: int, start: int = 0) -> Input:
+    """Integers from [start, end)."""
+    return Input(dims, lambda rng, shape: rng.integers(start, end, shape))
+
+
+def flags(dims: str) -> Input:
+    """Booleans."""
+    return Input(dims, lambda rng, shape: rng.random(shape) < 0.5)
+
+
+def bits(dims: str) -> Input:
+    """Zeros and ones, as float64."""
+    return Input(dims, lambda rng, shape: (rng.random(shape) < 0.5).astype(np.float64))
+
+
+def _one(make: Callable[[str], Input], **attrs: Any) -> tuple[Case, ...]:
+    return (Case({"X": make("b n*m 2")}, "bnm", attrs),)
+
+
+def _two(make: Callable[[str], Input], other: Callable[[str], Input]) -> tuple[Case, ...]:
+    return (
+        Case({"X": make("b n m"), "Y": other("n m")}, "bnm"),
+        Case({"X": make("b n 2"), "Y": other("b 1 2")}, "bn", {"axis": 0}),
+    )
+
+
+def _alike(make: Callable[[str], Input], first: str = "X", second: str = "Y", **attrs: Any) -> tuple[Case, ...]:
+    return (Case({first: make("b n*m 1"), second: make("b n*m 1")}, "bnm", attrs),)
+
+
+def _reduced(make: Callable[[str], Input]) -> tuple[Case, ...]:
+    return (
+        Case({"X": make("b n*m 2")}, "bnm", {"dim": [1]}),
+        Case({"X": make("b n m")}, "bnm", {"dim": [-1, 0], "keep_dim": True}),
+        Case({"X": make("b n m")}, "bnm", {"reduce_all": True}),
+    )
+
+
+def _shaped(takes: str, dims: str, /, slot: str = "X", **attrs: Any) -> Case:
+    return Case({slot: reals(dims)}, takes, attrs)
+
+
+def _products(turned_x: str, turned_y: str) -> tuple[Case, ...]:
+    return (
+        Case({"X": reals("b h m k"), "Y": reals("b h k n")}, "bhmkn"),
+        Case({"X": reals("b k m"), "Y": reals("b n k")}, "bmkn", {turned_x: True, turned_y: True}),
+        Case({"X": reals("b m k"), "Y": reals("k n")}, "bmkn"),
+        Case({"X": reals("m k"), "Y": reals("k n")}, "mkn"),
+    )
+
+
+def _lengths(rng: np.random.Generator, sizes: Mapping[str, int]) -> np.ndarray:
+    """Lengths of three sequences, none longer than n."""
+    return rng.integers(1, sizes["n"] + 1, 3)
+
+
+def _ids(dims: str, slot: str = "Ids") -> tuple[Case, ...]:
+    return (Case({"W": reals("6 2"), slot: below(dims, 6)}, "bn", {"padding_idx": 2}),)
+
+
+def _emissions(**others: Input) -> Mapping[str, Any]:
+    return {"Emission": reals("3 n 4"), "Transition": reals("6 4"), **others, "Length": _lengths}
+
+
+def _rows(rng: np.random.Generator, sizes: Mapping[str, int]) -> LoDArray:
+    """Two sequences of rows of n numbers."""
+    return LoDArray(rng.standard_normal((3, sizes["n"])), (np.array([0, 1, 3], np.int32),))
+
+
+_SQUEEZED = (_shaped("bn", "b 1 n 2", axes=[1]), _shaped("bn", "b*n 2 1", axes=[-1]))
+_UNSQUEEZED = (_shaped("bn", "b n 2", axes=[1, 3]), _shaped("bn", "b*n 2", axes=[-1]))
+_RESHAPED = (
+    _shaped("bn", "b n 4", shape=[0, 0, 2, 2]),
+    _shaped("bn", "b n 4", shape=[-1, 4]),
+    _shaped("bnm", "b n*m 4", shape=[0, -1]),
+)
+_FLATTENED = (_shaped("abn", "a b n 3", axis=2), _shaped("abn", "a b n", axis=0))
+_TURNED = (_shaped("abnm", "a b n*m", axis=[2, 0, 1]),)
+_COMPARED = _two(lambda dims: below(dims, 3), lambda dims: below(dims, 3))
+_WHOLE = _two(lambda dims: below(dims, 9), lambda dims: below(dims, 5, 1))
+_BITWISE = _alike(lambda dims: below(dims, 8))
+_SCORED = {"Logits": reals("b n 4"), "Label": below("b n 1", 4)}
+
+CASES: dict[str, tuple[Case, ...]] = {
+    **dict.fromkeys(
+        "abs assign atan brelu ceil celu cos cosh elu erf exp expm1 fill_any_like fill_zeros_like floor"
+        " gelu hard_shrink hard_sigmoid hard_swish leaky_relu logsigmoid mish relu relu6 round selu"
+        " sigmoid sign silu sin sinh soft_relu softplus softshrink softsign square stanh swish tan tanh"
+        " tanh_shrink thresholded_relu trunc".split(),
+        _one(reals),
+    ),
+    **dict.fromkeys("log log10 log1p log2 reciprocal rsqrt sqrt".split(), _one(positive)),
+    **dict.fromkeys(["acos", "asin"], _one(lambda dims: between(dims, 0.1, 0.9))),
+    "bitwise_not": _one(lambda dims: below(dims, 8)),
+    "logical_not": _one(flags),
+    "pow": _one(positive, factor=2.5),
+    "clip": _one(reals, min=-0.5, max=0.5),
+    "scale": _one(reals, scale=2.0, bias=1.0, bias_after_scale=False),
+    "cast": _one(reals, in_dtype=6, out_dtype=3),
+    "dropout": (
+        _shaped("bnm", "b n m", dropout_prob=0.4),
+        _shaped("bnm", "b n*2 m", dropout_prob=0.4, dropout_implementation="upscale_in_train"),
+    ),
+    **dict.fromkeys([f"elementwise_{name}" for name in "add sub mul max min".split()], _two(reals, reals)),
+    "elementwise_div": _two(reals, positive),
+    "elementwise_pow": _two(positive, reals),
+    **dict.fromkeys(["elementwise_mod", "elementwise_floordiv"], _WHOLE),
+    **dict.fromkeys("equal not_equal less_than less_equal greater_than greater_equal".split(), _COMPARED),
+    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor"], _BITWISE),
+    **dict.fromkeys(["logical_and", "logical_or", "logical_xor"], _alike(flags)),
+    "sum": (Case({"X": [reals("b n*m"), reals("b n*m"), reals("b n*m")]}, "bnm"),),
+    "huber_loss": _alike(reals, delta=0.7),
+    "log_loss": _alike(lambda dims: between(dims, 0.1, 0.9), "Predicted", "Labels", epsilon=1e-4),
+    "where": (Case({"Condition": flags("b n m"), "X": reals("b n m"), "Y": reals("b n m")}, "bnm"),),
+    "concat": (
+        Case({"X": [reals("b n 3"), reals("b n 2")]}, "bn", {"axis": -1}),
+        Case({"X": [reals("b 2 3"), reals("b n 3"), reals("b 2 3")]}, "bn", {"axis": 1}, backward=False),
+        Case({"X": [reals("b n"), reals("b n")]}, "b", {"axis": 1}),
+    ),
+    "gather": (
+        Case({"X": reals("5 n m"), "Index": below("k", 5)}, "nm"),
+        Case({"X": reals("n 2"), "Index": below("k", 1)}, ""),
+    ),
+    "split": (
+        Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
+        Case({"X": reals("b n 5")}, "bn", {"sections": [2, 3], "axis": -1}, {"Out": 2}),
+    ),
+    "stack": (Case({"X": [reals("b n"), reals("b n")]}, "bn", {"axis": 1}),),
+    **dict.fromkeys(["transpose", "transpose2"], _TURNED),
+    **dict.fromkeys(["reshape", "reshape2"], _RESHAPED),
+    **dict.fromkeys(["flatten", "flatten2"], _FLATTENED),
+    "flatten_contiguous_range": (_shaped("abn", "a b n 3", start_axis=1, stop_axis=-1),),
+    **dict.fromkeys(["squeeze", "squeeze2"], _SQUEEZED),
+    **dict.fromkeys(["unsqueeze", "unsqueeze2"], _UNSQUEEZED),
+    "slice": (
+        _shaped("bn", "b n 4", slot="Input", axes=[2], starts=[1], ends=[3]),
+        _shaped("bn", "b n 4", slot="Input", axes=[1], starts=[0], ends=[1], decrease_axis=[1]),
+        _shaped("b", "b n 4", slot="Input", axes=[1], starts=[-1], ends=[2**31 - 1]),
+    ),
+    "expand": (_shaped("bn", "b n 2", expand_times=[1, 1, 3]), _shaped("b", "b n", expand_times=[1, 2])),
+    "tile": (_shaped("bn", "b n 2", repeat_times=[1, 1, 3]), _shaped("b", "b n", repeat_times=[1, 2])),
+    "mul": (Case({"X": reals("b n 3"), "Y": reals("3 4")}, "bn", {"x_num_col_dims": 2}),),
+    "fc": (Case({"Input": reals("b n 3"), "W": reals("3 4"), "Bias": reals("4")}, "bn", {"in_num_col_dims": 2}),),
+    "matmul": _products("transpose_X", "transpose_Y"),
+    "matmul_v2": _products("trans_x", "trans_y"),
+    "bmm": (Case({"X": reals("b m k"), "Y": reals("b k n")}, "bmkn"),),
+    "mean": _one(reals),
+    **dict.fromkeys("reduce_sum reduce_mean reduce_max reduce_min".split(), _reduced(reals)),
+    "reduce_prod": _reduced(positive),
+    **dict.fromkeys(["reduce_all", "reduce_any"], _reduced(flags)),
+    "softmax": (_shaped("bnm", "b n*m 3"), _shaped("bn", "b n 3", axis=1)),
+    "log_softmax": (_shaped("bn", "b n 3"), _shaped("b", "b n", axis=1)),
+    "norm": (_shaped("bn", "b n 3", axis=-1), _shaped("b", "b n", axis=1)),
+    "softmax_with_cross_entropy": (
+        Case(_SCORED, "bn", {"ignore_index": 1}),
+        Case({"Logits": reals("b 4 n"), "Label": positive("b 4 n")}, "bn", {"axis": 1, "soft_label": True}),
+    ),
+    "cross_entropy": (
+        Case({"X": positive("b n 4"), "Label": below("b n 1", 4)}, "bn"),
+        Case({"X": positive("b n 4"), "Label": positive("b n 4")}, "bn", {"soft_label": True}),
+    ),
+    "cross_entropy2": (Case({"X": positive("b n 4"), "Label": below("b n 1", 4)}, "bn"),),
+    "sigmoid_cross_entropy_with_logits": (
+        Case({"X": reals("b n*m"), "Label": bits("b n*m")}, "bnm"),
+        Case({"X": reals("b n"), "Label": bits("b n")}, "", {"normalize": True, "ignore_index": 0}),
+    ),
+    "label_smooth": (_shaped("bn", "b n 4", epsilon=0.1),),
+    "top_k": (_shaped("bn", "b n 4", k=2),),
+    "top_k_v2": (_shaped("bn", "b 4 n", k=2, axis=1),),
+    "lookup_table": _ids("b n 1"),
+    "lookup_table_v2": _ids("b n"),
+    "one_hot": (Case({"X": below("b n 1", 5)}, "bn", {"depth": 5}),),
+    "one_hot_v2": (Case({"X": below("b n", 5)}, "bn", {"depth": 5}),),
+    "fill_constant_batch_size_like": (
+        Case({"Input": reals("b n 3")}, "bn", {"shape": [4, 1], "input_dim_idx": 1, "output_dim_idx": 1, "value": 2.0}),
+    ),
+    "layer_norm": (
+        Case({"X": reals("b n 3"), "Scale": reals("3"), "Bias": reals("3")}, "bn", {"begin_norm_axis": 2}),
+        _shaped("b", "b n 3"),
+    ),
+    "linear_chain_crf": (Case(_emissions(Label=below("3 n", 4)), "n"),),
+    "crf_decoding": (Case(_emissions(), "n"), Case(_emissions(Label=below("3 n", 4)), "n")),
+    "sequence_pad": (Case({"X": _rows, "PadValue": reals("n")}, "", {"padded_length": 3}),),
+    "sequence_unpad": (Case({"X": reals("3 n 2"), "Length": _lengths}, "n"),),
+}  # fmt: skip
