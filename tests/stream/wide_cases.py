@@ -177,8 +177,9 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": [reals("b n"), reals("b n")]}, "b", {"axis": 1}),
     ),
     "gather": (
-        Case({"X": reals("5 n m"), "Index": below("k", 5)}, "nm"),
-        Case({"X": reals("n 2"), "Index": below("k", 1)}, ""),
+        Case({"X": reals("5 n m"), "Index": below("3", 5)}, "nm"),
+        Case({"X": reals("5 n m"), "Index": below("k", 5)}, "knm", backward=False),
+        Case({"X": reals("n 2"), "Index": below("3", 1)}, ""),
     ),
     "split": (
         Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
