@@ -33,7 +33,7 @@ from fluidjax.execution.fetched import fetched
 from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
 from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
 from fluidjax.execution.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
-from fluidjax.execution.from_dataset import run_from_dataset
+from fluidjax.execution.from_dataset import pipelines, run_from_dataset
 from fluidjax.execution.kept import use_cache
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.missing import explained, told_of_feeds
@@ -344,6 +344,8 @@ class Executor:
             return map(step, feeds_of(dataset))
         return by_workers(step, shares) if fetches else by_workers(train, [[share] for share in shares])
 
+    _adjust_pipeline_resource = staticmethod(pipelines)
+
     def _run_in_stages(
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
     ) -> Iterator[tuple[Texts, list[Any]]]:
@@ -357,7 +359,7 @@ class Executor:
         if last != key:
             pipeline = Pipeline(program, fed, names)
             program.__dict__["_pipeline"] = key, pipeline
-        ways = max(options["queue_size"], 1) * max(min(thread, len(dataset.filelist)), 1)
+        ways = max(options["queue_size"], 1) * max(self._adjust_pipeline_resource(options, dataset, max(thread, 1)), 1)
         texts: deque[Texts] = deque()
         done = pipeline.run(global_scope() if scope is None else scope, self._device, feeds_of(dataset, texts), ways)
         return ((texts.popleft(), values) for values in done)

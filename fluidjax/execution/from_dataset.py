@@ -35,3 +35,22 @@ def run_from_dataset(
         count = len(look.fetches)
         dump.write(values[count:], texts)
         look(step, values[:count])
+
+
+def pipelines(options: dict[str, Any], dataset: DatasetBase, wanted: int) -> int:
+    """How many pipelines have something to read: ``wanted``, or one for each file if there are fewer files.
+
+    Each has as many readers as the first section has threads (``options["concurrency_list"]``), which become fewer if
+    there are not enough files for all; ``dataset.thread_num`` is then the number of all readers.
+    """
+    files, readers = len(dataset.filelist), options["concurrency_list"]
+    found = min(wanted, files)
+    if found < wanted:
+        print(f"Pipeline training: {found} pipelines instead of {wanted}, as there are only {files} files")
+    if files < found * readers[0]:
+        print(
+            f"Pipeline training: {files // found} readers each instead of {readers[0]}, as there are only {files} files"
+        )
+        readers[0] = files // found
+    dataset.set_thread(readers[0] * found)
+    return found

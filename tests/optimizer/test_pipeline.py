@@ -140,3 +140,21 @@ def test_an_error_in_a_stage_is_raised_and_ends_the_others(tmp_path: Path) -> No
     finally:
         fluid.set_flags({"FLAGS_check_nan_inf": False})
     assert not [t for t in threading.enumerate() if t.name.startswith("fluidjax-stage")]
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "readers", "found", "fitting", "threads"),
+    [(7, 2, 2, 2, 2, 4), (7, 2, 4, 2, 3, 6), (8, 2, 4, 2, 4, 8), (8, 2, 5, 2, 4, 8), (3, 4, 2, 3, 1, 3)],
+)
+def test_pipelines_are_at_most_as_many_as_files(
+    files: int, wanted: int, readers: int, found: int, fitting: int, threads: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As 1.8.5 fits them."""
+    dataset = fluid.DatasetFactory().create_dataset("FileInstantDataset")
+    dataset.set_filelist([f"file{i}" for i in range(files)])
+    options = {"concurrency_list": [readers, 1, 2]}
+    executor = fluid.Executor(fluid.CPUPlace())
+    assert executor._adjust_pipeline_resource(options, dataset, wanted) == found
+    assert (options["concurrency_list"], dataset.thread_num) == ([fitting, 1, 2], threads)
+    told = capsys.readouterr().out
+    assert ("pipelines instead" in told, "readers each instead" in told) == (found < wanted, fitting < readers)
