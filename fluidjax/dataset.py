@@ -19,7 +19,6 @@ from fluidjax.framework import Variable
 from fluidjax.readers.dealt import dealt
 from fluidjax.readers.dump import Texts
 from fluidjax.readers.multi_slot import Batch, Sample, desc_text, read_file, to_feed
-from fluidjax.readers.multi_slot_dataset import Dataset
 from fluidjax.readers.page_views import PageViews
 from fluidjax.readers.prefetch import Dealt, Prefetcher, prefetched
 from fluidjax.readers.watching import FetchHandler as FetchHandler
@@ -33,12 +32,14 @@ class DatasetBase:
     """Base class of datasets: files, variables and batch size.
 
     Attributes:
-        dataset: the ``core.Dataset`` behind it, which has the files and the samples in memory.
+        dataset: its ``core.Dataset``, which has the files and the samples in memory.
     """
 
     _feed_class = "MultiSlotDataFeed"
 
     def __init__(self) -> None:
+        from fluidjax.readers.multi_slot_dataset import Dataset
+
         self.dataset = Dataset("MultiSlotDataset")
         self.thread_num = 1
         self.filelist: list[str] = []

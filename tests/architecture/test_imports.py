@@ -51,6 +51,7 @@ LATE = {
     ("fluidjax/executor.py", "fluidjax.execution.staged"): "the same",
     ("fluidjax/executor.py", "fluidjax.execution.pipeline"): "runs what PipelineOptimizer has cut; few scripts do",
     ("fluidjax/executor.py", "fluidjax.execution.native"): "holds an Executor itself, and few scripts ask for it",
+    ("fluidjax/dataset.py", "fluidjax.readers.multi_slot_dataset"): "needs messages that few scripts use",
     ("fluidjax/execution/coordinator.py", "jaxlib"): "is for the process that it starts, not for its own",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",

@@ -166,9 +166,9 @@ def _weighted(x: LoDArray, filter: Array, moved: Callable[[Array], Array], sign:
 @row_conv.grad
 def _(x: LoDArray, filter, d_out):
     count, axes = filter.shape[0], tuple(range(d_out.ndim - 1))
-    ahead, behind = _moved(x, x.data, count), _moved(x, d_out, count)
-    d_filter = lax.map(lambda by: jnp.sum(ahead(by) * d_out, axis=axes), row_numbers(count))
-    return row_gradient(x, _weighted(x, filter, behind, -1)), d_filter
+    after, before = _moved(x, x.data, count), _moved(x, d_out, count)
+    d_filter = lax.map(lambda by: jnp.sum(after(by) * d_out, axis=axes), row_numbers(count))
+    return row_gradient(x, _weighted(x, filter, before, -1)), d_filter
 
 
 def _patches(x: Array, kernels: list[int], strides: list[int], paddings: list[int], size: tuple[int, int]):
