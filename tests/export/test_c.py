@@ -287,3 +287,10 @@ def test_absurd_sizes_are_refused(tmp_path):
 def test_an_input_that_a_damaged_program_does_not_declare():
     with pytest.raises(ExportError, match="is fed 'x', which it does not declare\n  expected: .*\n  received: "):
         draw_feeds(fluid.Program(), ["x"], 2, None)
+
+
+def test_an_empty_input_of_an_absurd_dim_is_refused():
+    program = fluid.Program()
+    program.global_block().create_var(name="x", shape=[0, 1 << 62], dtype="float32")
+    with pytest.raises(ExportError, match="more memory than any machine has"):
+        draw_feeds(program, ["x"], 2, None)

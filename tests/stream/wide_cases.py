@@ -208,7 +208,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     **dict.fromkeys("reduce_sum reduce_mean reduce_max reduce_min".split(), _reduced(reals)),
     "reduce_prod": _reduced(positive),
     **dict.fromkeys(["reduce_all", "reduce_any"], _reduced(flags)),
-    "softmax": (_shaped("bnm", "b n*m 3"), _shaped("bn", "b n 3", axis=1)),
+    "softmax": (_shaped("bnm", "b n*m", axis=-1), _shaped("bn", "b n 3", axis=1)),
     "log_softmax": (_shaped("bn", "b n 3"), _shaped("b", "b n", axis=1)),
     "norm": (_shaped("bn", "b n 3", axis=-1), _shaped("b", "b n", axis=1)),
     "softmax_with_cross_entropy": (

@@ -135,7 +135,7 @@ def draw_feeds(
         total = sum(lengths[-1]) if levels else batch
         shape = tuple(n if n >= 0 else total if at == 0 else length or batch for at, n in enumerate(var.shape))
         dtype = to_numpy(int(var.dtype))
-        check_size(prod(shape) * np.dtype(dtype).itemsize, MOST_INPUT)
+        check_size(prod(n or 1 for n in shape) * np.dtype(dtype).itemsize, MOST_INPUT)  # NumPy counts like this
         whole = np.dtype(dtype).kind != "f"
         numbers = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
         found[name] = Feed(np.asarray(numbers, dtype), tuple(lengths))

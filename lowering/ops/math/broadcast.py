@@ -15,6 +15,7 @@ def _placed(small: Shape, rank: int, axis: int) -> Shape:
     """The shape of the smaller operand as seen by the larger: its dims start at ``axis``, ones elsewhere."""
     if axis == -1:
         axis = rank - len(small)
+    axis = max(-2, min(axis, rank + 1))  # no axis fits from here on, and a damaged program's may be a large number
     if axis + len(small) > rank:
         kept = len(small)
         while kept and small[kept - 1] == 1:

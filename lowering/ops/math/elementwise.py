@@ -22,6 +22,11 @@ def aligned(x, y, axis: int):
     if x.shape == y.shape:
         return x, y
     sx, sy = placed_pair(x.shape, y.shape, axis)
+    if len(sx) != len(sy):
+        raise ValueError(
+            f"no dims of the larger operand lie where the other begins; expected axis {axis} plus the smaller rank to"
+            f" be at most the larger rank, received X {list(x.shape)}, Y {list(y.shape)}; set axis"
+        )
     return x.reshape(sx), y.reshape(sy)
 
 
