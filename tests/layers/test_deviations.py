@@ -335,3 +335,14 @@ def test_labels_of_boxes_may_be_int64(rng):
     narrow = loss("int32")
     assert (narrow > 0).all()
     np.testing.assert_array_equal(loss("int64"), narrow)
+
+
+def test_a_loss_of_labels_none_of_which_counts_is_zero():
+    def build() -> list:
+        x, label = fluid.data("x", [2, 3]), fluid.data("label", [2, 3])
+        x.stop_gradient = False
+        loss = layers.sigmoid_cross_entropy_with_logits(x, label, ignore_index=-1, normalize=True)
+        return [loss, *fluid.gradients(loss, x)]
+
+    for value in run(build, {"x": np.ones((2, 3), "float32"), "label": -np.ones((2, 3), "float32")}):
+        np.testing.assert_array_equal(value, np.zeros((2, 3), "float32"))
