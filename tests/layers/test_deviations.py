@@ -400,3 +400,14 @@ def test_unknown_sizes_stand_beside_known_ones():
         known, unknown = fluid.data("k", [2, 3]), fluid.data("u", [None, 3])
         assert layers.stack([known, unknown]).shape == (2, 2, 3)
         assert layers.mul(known, fluid.data("w", [None, 4])).shape == (2, 4)
+
+
+def test_a_loss_of_labels_none_of_which_counts_is_zero():
+    def build() -> list:
+        x, label = fluid.data("x", [2, 3]), fluid.data("label", [2, 3])
+        x.stop_gradient = False
+        loss = layers.sigmoid_cross_entropy_with_logits(x, label, ignore_index=-1, normalize=True)
+        return [loss, *fluid.gradients(loss, x)]
+
+    for value in run(build, {"x": np.ones((2, 3), "float32"), "label": -np.ones((2, 3), "float32")}):
+        np.testing.assert_array_equal(value, np.zeros((2, 3), "float32"))

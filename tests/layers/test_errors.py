@@ -175,6 +175,8 @@ WRONG = {
         ENFORCED,
         "rows of X and Index must agree",
     ),
+    "a sum of two shapes": (lambda: L.sums([image(4, 4), fluid.data("other", (4, 2))]), ENFORCED, "all X must agree"),
+    "a sum of two ranks": (lambda: L.sum([image(4), fluid.data("other", (4, 1))]), ENFORCED, "all X must agree"),
     "shifts without dims": (lambda: L.roll(image(2, 3), [1, 2], [0]), ENFORCED, "shifts must have 1 items"),
     "no variable": (lambda: L.fc(3, 4), TypeError, "Variable"),
     "several counters": (lambda: L.increment(image(3)), RuntimeError, "one element, received shape \\[3\\]"),

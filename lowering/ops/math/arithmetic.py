@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.dtypes import is_float
+from lowering.dtypes import LOD_TENSOR, is_float
 from lowering.engine.infer_rules import by_rule, like
 from lowering.engine.pinned import pinned
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import alike, cleared
+from lowering.ops import fitting
 from lowering.ops.math.elementwise import aligned, unbroadcast
 from lowering.ops.math.rounding import product
 from lowering.ops.shared import off_rows, outputs_like
@@ -75,6 +76,12 @@ def sum_(x: list[Value]):
     return _sum_dense(
         [v for v in given if not isinstance(v, SelectedRows)], [v for v in given if isinstance(v, SelectedRows)]
     )
+
+
+@sum_.fits
+def _(x):
+    """Tensors of one shape; one that is declared empty, or without a shape, adds nothing that could be compared."""
+    fitting.alike("all X", *(var for var in x if var.type == LOD_TENSOR and var.shape and 0 not in var.shape))
 
 
 def _sum_dense(dense: list[Any], sparse: list[SelectedRows]) -> Any:
