@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fluidjax as fluid
 import lowering
 from lowering.ops.detection import nms
 from lowering.values import LoDArray
@@ -267,3 +268,47 @@ def test_boxes_whose_overlap_is_not_a_number_are_suppressed(boxes, kept) -> None
     """As Paddle 1.8.5 keeps: a box that cannot be compared with a better one is dropped."""
     found = nms.suppress(np.asarray(boxes, np.float32), np.asarray([0.9, 0.8, 0.7]), 0.3)
     assert [[0.9, 0.8, 0.7][i] for i in found] == kept
+
+
+def test_priors_and_overlaps_are_rounded_as_fluid_rounds_them():
+    """Priors that lie alike around a box overlap it alike or not by a last bit, which decides what training matches."""
+    cells, step, image = 19, 16.0, 300
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        given = fluid.data("x", [1, 2, cells, cells]), fluid.data("image", [1, 3, image, image])
+        priors, _ = fluid.layers.prior_box(
+            *given, [60.0], [111.0], [2.0, 3.0], flip=True, steps=[step, step], min_max_aspect_ratios_order=True
+        )
+        overlaps = fluid.layers.iou_similarity(
+            fluid.data("truth", [3, 4]), fluid.layers.reshape(priors, [-1, 4]), box_normalized=True
+        )
+    truth = np.array([[5, 6, 20, 30], [10, 10, 40, 50], [30, 20, 33, 25]], np.float32) / np.float32(64)
+    feed = {"x": np.zeros((1, 2, cells, cells), "f4"), "image": np.zeros((1, 3, image, image), "f4"), "truth": truth}
+    found, alike = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=[priors, overlaps])
+
+    roots = [np.sqrt(float(np.float32(r))) for r in (2.0, 1 / 2.0, 3.0, np.float32(1) / np.float32(3))]
+    sides = [(30.0, 30.0), (np.sqrt(60.0 * 111.0) / 2,) * 2, *((60.0 * r / 2, 60.0 / r / 2) for r in roots)]
+    half = np.array(sides, np.float32)
+    center = (np.arange(cells, dtype=np.float32) + np.float32(0.5)) * np.float32(step)
+    x, y = center[None, :, None], center[:, None, None]
+    corners = x - half[:, 0], y - half[:, 1], x + half[:, 0], y + half[:, 1]
+    expected = np.stack(np.broadcast_arrays(*(c / np.float32(image) for c in corners)), -1)
+    np.testing.assert_array_equal(found.view("i4"), expected.view("i4"))
+
+    one, two = truth[:, None], expected.reshape(1, -1, 4)
+    areas = [(b[..., 2] - b[..., 0]) * (b[..., 3] - b[..., 1]) for b in (one, two)]
+    shared = np.maximum(np.minimum(one[..., 2:], two[..., 2:]) - np.maximum(one[..., :2], two[..., :2]), 0)
+    common = shared[..., 0] * shared[..., 1]
+    np.testing.assert_array_equal(alike.view("i4"), (common / (areas[0] + areas[1] - common)).view("i4"))
+
+
+def test_steps_of_dense_priors_are_added_in_float32():
+    """16.3 and 15.7 are 32 in float32, and less than that in float64; the places are Paddle 1.8.5's."""
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        given = fluid.data("x", [1, 2, 3, 4]), fluid.data("image", [1, 3, 64, 300])
+        boxes, _ = fluid.layers.density_prior_box(*given, [4], [21.3], [1.0], steps=[16.3, 15.7])
+    feed = {"x": np.zeros((1, 2, 3, 4), "f4"), "image": np.zeros((1, 3, 64, 300), "f4")}
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=[boxes])
+    places = (found[1, 2, :4, 0] + found[1, 2, :4, 2]) / 2 * 300
+    np.testing.assert_allclose(places, [34.75, 38.75, 42.75, 46.75], rtol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from lowering.ops import fitting
+from lowering.ops.math.rounding import rounded_product
 from lowering.ops.shared import round_half_away
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged import rows as seq
@@ -20,16 +21,19 @@ def corners(boxes):
 def area(boxes, extra):
     """Signed area: width times height. ``extra`` is 1 for boxes in pixels, 0 for relative ones."""
     x0, y0, x1, y1 = corners(boxes)
-    return (x1 - x0 + extra) * (y1 - y0 + extra)
+    return rounded_product(x1 - x0 + extra, y1 - y0 + extra)
 
 
 def overlap(x, y, normalized=True):
-    """[N, M] intersection over union of boxes x [N, 4] and y [M, 4]."""
+    """[N, M] intersection over union of boxes x [N, 4] and y [M, 4].
+
+    To the last bit Fluid's, which decides between priors that lie alike around a box.
+    """
     extra = 0 if normalized else 1
     low = jnp.maximum(x[:, None, :2], y[None, :, :2])
     high = jnp.minimum(x[:, None, 2:], y[None, :, 2:])
     sides = jnp.maximum(high - low + extra, 0)
-    common = sides[..., 0] * sides[..., 1]
+    common = rounded_product(sides[..., 0], sides[..., 1])
     total = area(x, extra)[:, None] + area(y, extra)[None, :] - common
     return jnp.where(common > 0, common / jnp.where(total == 0, 1, total), 0)
 

@@ -7,22 +7,21 @@ are as many as cells in the map, and shape inference tries maps of any size.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lowering.ops import fitting
+from lowering.ops.math.rounding import rounded_product
 from lowering.registry import op
 from lowering.values import Meta
 
 
-def _cells(count: int) -> jax.Array:
-    return jnp.arange(count, dtype=jnp.float64)
-
-
-def _centers(count: int, step: float, offset: float) -> jax.Array:
-    return (_cells(count) + offset) * step
+def _centers(count: int, step: Any, offset: Any) -> jax.Array:
+    """The centers of cells, in the type of ``step`` and rounded as Fluid does."""
+    return rounded_product(jnp.arange(count, dtype=type(step)) + offset, step)
 
 
 def _ratios(aspect_ratios: list[float], flip: bool) -> list[float]:
@@ -30,7 +29,7 @@ def _ratios(aspect_ratios: list[float], flip: bool) -> list[float]:
     found = [1.0]
     for ratio in aspect_ratios:
         if all(abs(ratio - known) >= 1e-6 for known in found):
-            found += [ratio, 1.0 / ratio] if flip else [ratio]
+            found += [ratio, float(np.float32(1.0 / ratio))] if flip else [ratio]
     return found
 
 
@@ -41,17 +40,21 @@ def _prior_sizes(
     halves = []
     for i, small in enumerate(min_sizes):
         squares = [(small / 2, small / 2)]
-        larger = [(math.sqrt(small * max_sizes[i]) / 2,) * 2] if max_sizes else []
+        larger = [(math.sqrt(np.float32(small * max_sizes[i])) / 2,) * 2] if max_sizes else []
         others = [(small * math.sqrt(r) / 2, small / math.sqrt(r) / 2) for r in ratios if abs(r - 1.0) >= 1e-6]
         halves += squares + larger + others if max_second else squares + others + larger
     return halves
 
 
 def _boxes(cx: jax.Array, cy: jax.Array, halves: np.ndarray, width: int, height: int) -> jax.Array:
-    """[H, W, P, 4] corners relative to the image, of boxes around (cx, cy)."""
-    x, y = cx[None, :, None], cy[:, None, None]
+    """[H, W, P, 4] corners relative to the image, of boxes around (cx, cy), [W] or [W, P] and [H] or [H, P].
+
+    Divided in float64, where a product with the inverse, which XLA makes of it, rounds to the same float32.
+    """
+    x, y = cx.reshape(1, len(cx), -1), cy.reshape(len(cy), 1, -1)
     w, h = halves[None, None, :, 0], halves[None, None, :, 1]
-    return _stacked((x - w) / width, (y - h) / height, (x + w) / width, (y + h) / height)
+    wide, high = np.float64(width), np.float64(height)
+    return _stacked((x - w) / wide, (y - h) / high, (x + w) / wide, (y + h) / high)
 
 
 def _stacked(*corners: jax.Array) -> jax.Array:
@@ -63,9 +66,11 @@ def _with_variances(boxes: jax.Array, variances: list[float], dtype: np.dtype) -
     return boxes.astype(dtype), jnp.broadcast_to(spread, boxes.shape)
 
 
-def _steps(step_w: float, step_h: float, width: float, height: float) -> tuple[float, float]:
-    """The spacing of centres; if either is not given, neither is used."""
-    return (step_w, step_h) if step_w and step_h else (width, height)
+def _steps(step_w: float, step_h: float, input: Meta, image: Meta) -> tuple[Any, Any]:
+    """The spacing of centers; if either is not given, neither is used."""
+    (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
+    kind = input.dtype.type
+    return (kind(step_w), kind(step_h)) if step_w and step_h else (kind(image_w / width), kind(image_h / height))
 
 
 @op(out="Boxes Variances", diff="", lod=None, vendor="use_mkldnn use_quantizer")
@@ -86,13 +91,15 @@ def prior_box(
 ):
     """SSD's prior boxes: Boxes[h, w, p] = corners relative to Image of the p-th box around cell (h, w) of Input.
 
-    A step of 0 means image size / feature-map size.
+    A step of 0 means image size / feature-map size. Sizes and centers are rounded where Fluid rounds them: boxes that
+    lie alike around an object are then the same ones to the last bit, and training matches the one that Fluid does.
     """
     (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
-    step_w, step_h = _steps(step_w, step_h, image_w / width, image_h / height)
+    step_w, step_h = _steps(step_w, step_h, input, image)
+    kind = input.dtype.type
     halves = _prior_sizes(min_sizes, max_sizes, _ratios(aspect_ratios, flip), min_max_aspect_ratios_order)
-    centers = _centers(width, step_w, offset), _centers(height, step_h, offset)
-    boxes = _boxes(*centers, np.asarray(halves), image_w, image_h)
+    centers = _centers(width, step_w, kind(offset)), _centers(height, step_h, kind(offset))
+    boxes = _boxes(*centers, np.asarray(halves, kind), image_w, image_h)
     return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
 
 
@@ -106,19 +113,23 @@ def _(*, min_sizes, max_sizes):
 
 def _density_offsets(
     sizes: list[float], ratios: list[float], densities: list[int], step: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets from the cell's center, half sizes), both [P, 2]: each size fills the cell density x density times."""
-    shifts, halves = [], []
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the first offset from the cell's center [P], what is added to it, half sizes, both [P, 2]).
+
+    Each size fills the cell density x density times.
+    """
+    starts, shifts, halves = [], [], []
     for size, density in zip(sizes, densities, strict=True):
         shift = step // density
-        start = -step / 2.0 + shift / 2.0
         for ratio in ratios:
-            half = (size * math.sqrt(ratio) / 2, size / math.sqrt(ratio) / 2)
+            root = np.float32(math.sqrt(ratio))
+            half = (np.float32(size) * root / 2, np.float32(size) / root / 2)
             for row in range(density):
                 for column in range(density):
-                    shifts.append((start + column * shift, start + row * shift))
+                    starts.append(-step / 2.0 + shift / 2.0)
+                    shifts.append((column * shift, row * shift))
                     halves.append(half)
-    return np.asarray(shifts), np.asarray(halves)
+    return np.asarray(starts), np.asarray(shifts, np.float32), np.asarray(halves, np.float64)
 
 
 @op(out="Boxes Variances", diff="", lod=None)
@@ -141,13 +152,15 @@ def density_prior_box(
     [H, W, P, 4], or [H * W * P, 4] with ``flatten_to_2d``.
     """
     (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
-    step_w, step_h = _steps(step_w, step_h, image_w / width, image_h / height)
-    shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, int((step_w + step_h) * 0.5))
-    x = _centers(width, step_w, offset)[None, :, None] + shifts[None, None, :, 0]
-    y = _centers(height, step_h, offset)[:, None, None] + shifts[None, None, :, 1]
-    low = jnp.maximum((x - halves[:, 0]) / image_w, 0), jnp.maximum((y - halves[:, 1]) / image_h, 0)
-    high = jnp.minimum((x + halves[:, 0]) / image_w, 1), jnp.minimum((y + halves[:, 1]) / image_h, 1)
-    boxes = _stacked(*low, *high)
+    step_w, step_h = _steps(step_w, step_h, input, image)
+    kind = input.dtype.type
+    starts, shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, int((step_w + step_h) * kind(0.5)))
+    x, y = (
+        (_centers(n, step, kind(offset)).astype(np.float64)[:, None] + starts).astype(np.float32) + shift
+        for n, step, shift in ((width, step_w, shifts[:, 0]), (height, step_h, shifts[:, 1]))
+    )
+    boxes = _boxes(x.astype(np.float64), y.astype(np.float64), halves, image_w, image_h)
+    boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], 1)], axis=-1)
     boxes = boxes.reshape(-1, 4) if flatten_to_2d else boxes
     return _with_variances(jnp.clip(boxes, 0, 1) if clip else boxes, variances, input.dtype)
 
@@ -175,12 +188,16 @@ def anchor_generator(
     """
     height, width = input.shape[2:]
     halves = []
-    for ratio in aspect_ratios:
-        base_w = math.floor(math.sqrt(stride[0] * stride[1] / ratio) + 0.5)
-        base_h = math.floor(base_w * ratio + 0.5)
-        for size in anchor_sizes:
-            w, h = size / stride[0] * base_w, size / stride[1] * base_h
-            halves.append(((w - 1) / 2, (h - 1) / 2))
-    cx = _cells(width) * stride[0] + offset * (stride[0] - 1)
-    cy = _cells(height) * stride[1] + offset * (stride[1] - 1)
-    return _with_variances(_boxes(cx, cy, np.asarray(halves), 1, 1), variances, input.dtype)
+    kind = input.dtype.type
+    step_w, step_h = map(kind, stride)
+    for ratio in map(kind, aspect_ratios):
+        base_w = kind(math.floor(math.sqrt(step_w * step_h / ratio) + 0.5))
+        base_h = kind(math.floor(base_w * ratio + kind(0.5)))
+        for size in map(kind, anchor_sizes):
+            w, h = size / step_w * base_w, size / step_h * base_h
+            halves.append((0.5 * float(w - kind(1)), 0.5 * float(h - kind(1))))
+    cx, cy = (
+        _centers(n, step, kind(0)) + kind(offset) * (step - kind(1)) for n, step in ((width, step_w), (height, step_h))
+    )
+    boxes = _boxes(cx.astype(np.float64), cy.astype(np.float64), np.asarray(halves), 1, 1)
+    return _with_variances(boxes, variances, input.dtype)
