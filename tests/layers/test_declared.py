@@ -201,12 +201,6 @@ def test_hsigmoid_is_dense_without_a_custom_tree(capsys):
     assert "custom tree" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("learned", [False, True])
-def test_a_normalised_row_may_have_two_unknown_sizes(learned):
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
-        assert L.layer_norm(data("x", [2, -1, -1]), scale=learned, shift=learned).shape == (2, -1, -1)
-
-
 @pytest.mark.parametrize("padding, size", [(0, 6), (1, 8)])
 @pytest.mark.parametrize("image, offset, mask", [(-1, 2, 2), (2, -1, 2), (2, 2, -1), (-1, -1, -1)])
 def test_any_batch_of_a_deformable_convolution_may_be_unknown(image, offset, mask, padding, size):

@@ -31,8 +31,8 @@ def _standardised(x, mean, inv_std, d_y, axes):
 def _like_x(shapes, attr):
     x, split = shapes["X"], attr("begin_norm_axis")
     size = (math.prod(x[split:]),)
-    sized = -1 in x[split:] or all(shapes.get(s, size) == size for s in ("Scale", "Bias"))
-    return {"Y": x} if sized and 0 < split < len(x) else None
+    fits = 0 < split < len(x) and min(x[split:]) > 0 and all(shapes.get(s, size) == size for s in ("Scale", "Bias"))
+    return {"Y": x} if fits else None
 
 
 _infer_y = by_rule(_like_x)

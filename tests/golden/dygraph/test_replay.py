@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from fluidjax.eager import blocks, chunks
+from fluidjax.eager import blocks, chunks, jobs
 from fluidjax.eager.order import one_by_one
 from fluidjax.eager.packs import taken
 from fluidjax.eager.pending import recorder
@@ -43,8 +44,9 @@ class Uncompiled:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks are counted as if they were compiled."""
+    """Blocks are counted as if they were compiled, and at once: how busy the machine is decides nothing."""
     recorder.blocks.wait()  # or its thread would make the blocks of an earlier test of this class
+    monkeypatch.setattr(jobs, "background", SimpleNamespace(submit=lambda task: task()))
     monkeypatch.setattr(blocks, "Whole", Uncompiled)
     monkeypatch.setattr(chunks.Chunk, "compile", lambda chunk, leaves: chunk.run)
     monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
