@@ -11,7 +11,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager import blocks, kernels
+from fluidjax.eager import blocks, forms, kernels
 from fluidjax.eager.pending import recorder
 
 dg = fluid.dygraph
@@ -53,10 +53,18 @@ def step(change: Callable[[Any, int], Any], k: int) -> tuple[float, list[Any]]:
     return float(loss), x.gradient().tolist()
 
 
+@pytest.fixture
+def own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernels but a test's own: one that another test's sequences contain is not dropped with the others."""
+    monkeypatch.setattr(kernels, "_kernels", {})
+    monkeypatch.setattr(kernels, "_replaced", OrderedDict())
+    monkeypatch.setattr(forms, "_forms", {})
+
+
+@pytest.mark.usefixtures("own_kernels")
 @pytest.mark.parametrize("name", CHANGING)
 def test_they_compile_nothing_new_and_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_SPARE", 4)
-    monkeypatch.setattr(kernels, "_replaced", OrderedDict())
     found, counts = [], []
     for k in range(16):
         found.append(step(CHANGING[name], k))
