@@ -13,7 +13,7 @@ from lowering.registry import get_op, has_op
 from lowering.registry.attributes import as_attribute
 from lowering.registry.newer import VERSIONS, is_known, is_neutral, neutral_value
 from lowering.registry.table import unknown_op_message
-from lowering.registry.vendor import COMMON
+from lowering.registry.vendor import COMMON, fused
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
 
@@ -112,7 +112,10 @@ def _place(op: OpView) -> str:
 def _op_problems(op: OpView) -> list[str]:
     if op.type in MARKERS:
         return []
-    return [] if has_op(op.type) else [unknown_op_message(op.type)]
+    if not has_op(op.type):
+        return [unknown_op_message(op.type)]
+    known = {name for name, spec in get_op(op.type).attrs.items() if spec.param}
+    return [f"{what}, which oneDNN's kernel adds to the op; save the model without mkldnn" for what in fused(op, known)]
 
 
 def _known_dtype(number: int) -> bool:
