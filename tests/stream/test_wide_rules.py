@@ -22,6 +22,8 @@ from lowering.program import GRAD, OpView
 from lowering.values import Axis, LoDArray, Wide, exact
 from tests.stream.wide_cases import CASES, Case, Input
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 Env = dict[str, Any]
 CALLS = [(op_type, i) for op_type in sorted(CASES) for i in range(len(CASES[op_type]))]
 
