@@ -23,7 +23,7 @@ def problems(program: ProgramView) -> list[str]:
 
     Attributes that an op does not have are ignored, as in Paddle; see ``unknown_attrs``.
     """
-    found: list[str] = newer_problems(program)
+    found: list[str] = newer_problems(program) + fused_problems(program)
     for block in program.blocks:
         for op in block.ops:
             found += [f"{_place(op)}: {p}" for p in _op_problems(op)]
@@ -72,6 +72,17 @@ def newer_problems(program: ProgramView) -> list[str]:
     return found + [f"{_place(op)}: {problem}" for op in ops if not op.is_backward for problem in _demands(op)]
 
 
+def fused_problems(program: ProgramView) -> list[str]:
+    """What oneDNN's kernels compute with registered ops, and nothing here does; see ``fused``."""
+    ops = [op for block in program.blocks for op in block.ops if op.attrs.get("use_mkldnn") and has_op(op.type)]
+    known = {op.type: {name for name, spec in get_op(op.type).attrs.items() if spec.param} for op in ops}
+    return [
+        f"{_place(op)}: {what}, which oneDNN's kernel adds to the op; save the model without mkldnn"
+        for op in ops
+        for what in fused(op, known[op.type])
+    ]
+
+
 def _demands(op: OpView) -> Iterator[str]:
     """Inputs that the op does not have, attributes that ask for more than it supports, and those of another type."""
     definition = get_op(op.type)
@@ -112,10 +123,7 @@ def _place(op: OpView) -> str:
 def _op_problems(op: OpView) -> list[str]:
     if op.type in MARKERS:
         return []
-    if not has_op(op.type):
-        return [unknown_op_message(op.type)]
-    known = {name for name, spec in get_op(op.type).attrs.items() if spec.param}
-    return [f"{what}, which oneDNN's kernel adds to the op; save the model without mkldnn" for what in fused(op, known)]
+    return [] if has_op(op.type) else [unknown_op_message(op.type)]
 
 
 def _known_dtype(number: int) -> bool:

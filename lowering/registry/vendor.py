@@ -67,13 +67,11 @@ _FUSED_INPUTS = {
 
 
 def fused(op: OpView, known: Any) -> Iterator[str]:
-    """What oneDNN's kernel computes with the op, though the op itself is less: an activation, a sum, a transposition.
+    """What oneDNN's kernel computes with an op marked ``use_mkldnn``: an activation, a sum, a transposition.
 
-    Paddle's passes write it (``SaveOptimModel`` after ``enable_mkldnn``). Plain kernels ignore it, and so does what is
-    not marked ``use_mkldnn``. Numbers (fuse_alpha) are parameters of an activation. ``known``: attributes with a rule.
+    Paddle's passes write it (``SaveOptimModel`` after ``enable_mkldnn``); plain kernels ignore it. Numbers, such as
+    fuse_alpha, are parameters of an activation. ``known``: attributes with a rule.
     """
-    if not op.attrs.get("use_mkldnn"):
-        return
     for name, value in op.attrs.items():
         if name.startswith(("fuse_", "fused_")) and name not in known and value and not isinstance(value, float):
             yield f"attribute {name} is {value!r}"

@@ -16,6 +16,7 @@ import pytest
 import fluidjax as fluid
 import lowering
 from fluidjax import framework_pb2 as pb
+from fluidjax.command import cli
 from fluidjax.framework import program_view
 from lowering.engine.validate import problems
 from lowering.registry.newer import HINTS, NEUTRAL, NEUTRAL_ANYWHERE, is_known
@@ -209,9 +210,12 @@ def test_what_onednn_computes_with_an_op_is_refused(name, value, version) -> Non
     assert told(program("conv2d", CONV, ["Output"], {"fuse_alpha": 6.0, "use_mkldnn": True})) == ""
 
 
-def test_a_bias_inside_a_convolution_is_refused() -> None:
-    text = told(program("conv2d", {**CONV, "Bias": [3]}, ["Output"], {"use_mkldnn": True}))
-    assert "input Bias is ['bias'], which oneDNN's kernel adds" in text
+def test_a_bias_inside_a_convolution_is_refused(tmp_path, capsys) -> None:
+    message = program("conv2d", {**CONV, "Bias": [3]}, ["Output"], {"use_mkldnn": True})
+    assert "input Bias is ['bias'], which oneDNN's kernel adds" in told(message)
+    (tmp_path / "__model__").write_bytes(message.SerializeToString())
+    assert cli.main(["check", str(tmp_path)]) == 1
+    assert "oneDNN" in capsys.readouterr().out
 
 
 SQUARE = np.arange(16, dtype="float32").reshape(1, 1, 4, 4)
