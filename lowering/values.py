@@ -61,8 +61,10 @@ class LoDArray:
         return self.nrows is not None
 
     def rows(self) -> Array:
-        """The number of valid rows: a traced scalar, or the capacity if exact."""
-        return np.int32(self.capacity) if self.nrows is None else self.nrows
+        """The number of valid rows: a traced scalar, or the capacity if exact; an export may leave that open."""
+        if self.nrows is not None:
+            return self.nrows
+        return jnp.asarray(self.capacity, np.int32) if symbols.is_symbol(self.capacity) else np.int32(self.capacity)
 
     def level(self, i: int) -> Array:
         """The offsets of level ``i`` (negative counts from the finest)."""

@@ -56,6 +56,18 @@ def what_compiles_beside_ends() -> Iterator[None]:
     background.wait()
 
 
+@pytest.fixture(scope="module")
+def compiled_quickly() -> Iterator[None]:
+    """Compiles without XLA's costly passes: for files that compile much, run it once, and compare to a tolerance.
+
+    What users get is held by the networks, the recordings op by op, and by all tests that compare bits.
+    """
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+
+
 @pytest.fixture
 def interrupts_arrive() -> Iterator[None]:
     """Python's own handler of Ctrl-C: a shell starts what runs in its background with interrupts ignored."""

@@ -8,7 +8,7 @@ from collections import Counter
 import lowering
 from fluidjax.command import models, scripts
 from fluidjax.framework import Program, program_view
-from lowering.engine.validate import newer_problems
+from lowering.engine.validate import fused_problems, newer_problems
 
 NAME, HELP = "check", "check whether a model or script is supported"
 
@@ -42,4 +42,5 @@ def problems_of(program: Program) -> list[str]:
         f"operator {name}: not registered ({count} time{'s' * (count > 1)}, first {first[name]})"
         for name, count in unknown.items()
     ]
-    return found + newer_problems(program_view(program))
+    view = program_view(program)
+    return found + newer_problems(view) + fused_problems(view)

@@ -4,7 +4,8 @@ npz          the parameters, for NumPy
 safetensors  the parameters, for any program that reads this format
 jax          a directory: model.py, a readable module of plain JAX, and weights.npz
 c            a directory: model.c, its executable, and its weights; C99 that needs nothing but libm
-stablehlo    a directory: the model for any JAX (jax.export) and any StableHLO compiler, for CPU, CUDA and TPU
+stablehlo    a directory: the model for any JAX (jax.export) and any StableHLO compiler, for CPU, CUDA and TPU;
+             a model that draws random numbers takes a key's data (uint32 [2]) after its inputs
 """
 
 from __future__ import annotations

@@ -140,6 +140,7 @@ def _stablehlo(
     """``model.jax_export`` (``jax.export.deserialize``), ``model.mlir`` (text), ``weights.npz``, ``signature.json``.
 
     An output whose rows values decide is a dict: ``data``, with room for all that there can be, ``lod``, ``nrows``.
+    Called with the weights and the inputs by name, and with a key's data (uint32 [2]) if the model draws.
 
     Args:
         platforms: of cpu, cuda, tpu.
@@ -158,6 +159,7 @@ def _stablehlo(
     signature = {
         "inputs": {name: [[str(n) for n in shape.shape], str(shape.dtype)] for name, shape in shapes.items()},
         "outputs": list(function.fetches),
+        "key": function.random,
         "platforms": list(platforms),
         "jax": jax.__version__,
     }
@@ -225,15 +227,18 @@ def _symbol(name: str, at: int, size: int, form: _Form) -> str:
 
 def _exported(function: JaxFunction, parameters: Any, shapes: Any, platforms: Sequence[str]) -> bytes:
     kinds = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), parameters)
-    step = jax.jit(lambda weights, inputs: [_parts(value) for value in function(weights, inputs)])
+    step = jax.jit(lambda weights, inputs, *key: [_parts(value) for value in function(weights, inputs, *key)])
     try:
-        return bytes(export.export(step, platforms=list(platforms))(kinds, shapes).serialize())
+        return bytes(export.export(step, platforms=list(platforms))(kinds, shapes, *_keys(function)).serialize())
     except NotImplementedError as error:
         what = "the program computes with what XLA does not have on every platform"
-        told = str(error).strip().splitlines()[0]
-        raise ExportError(
-            explain(what, f"primitives of {', '.join(platforms)}", told, "name fewer --platforms")
-        ) from error
+        told, wanted = str(error).strip().splitlines()[0], f"primitives of {', '.join(platforms)}"
+        raise ExportError(explain(what, wanted, told, "name fewer --platforms")) from error
+
+
+def _keys(function: JaxFunction) -> list[np.ndarray]:
+    """The third argument where a program draws."""
+    return [np.array([0, 1], np.uint32)] if function.random else []
 
 
 @contextlib.contextmanager
@@ -256,12 +261,12 @@ def _symbols_refused(shapes: Any) -> Iterator[None]:
 
 def _same_results(function: JaxFunction, parameters: Any, exported: Any, shapes: Any) -> None:
     rng = np.random.default_rng(0)
-    inputs = {name: _drawn(rng, shape) for name, shape in shapes.items()}
-    expected = [_parts(value) for value in function(parameters, inputs)]
+    given = ({name: _drawn(rng, shape) for name, shape in shapes.items()}, *_keys(function))
+    expected = [_parts(value) for value in function(parameters, *given)]
     here = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
     if here not in exported.platforms:
         return
-    for name, wanted, found in zip(function.fetches, expected, exported.call(parameters, inputs), strict=True):
+    for name, wanted, found in zip(function.fetches, expected, exported.call(parameters, *given), strict=True):
         for a, b in zip(*map(jax.tree_util.tree_leaves, (wanted, found)), strict=True):
             finite = np.abs(np.asarray(a, np.float64))
             scale = float(finite[np.isfinite(finite)].max(initial=1e-30))
@@ -271,7 +276,7 @@ def _same_results(function: JaxFunction, parameters: Any, exported: Any, shapes:
 
 
 def _parts(value: Any) -> Any:
-    """An output as the file has it, which knows no type of ours: rows as {"data": ..., "lod": [...], "nrows": ...}."""
+    """An output as the file has it: rows as {"data": ..., "lod": [...], "nrows": ...}."""
     if not isinstance(value, LoDArray):
         return value
     return {"data": value.data, "lod": list(value.lod), "nrows": jax.numpy.asarray(value.rows())}

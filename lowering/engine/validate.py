@@ -13,7 +13,7 @@ from lowering.registry import get_op, has_op
 from lowering.registry.attributes import as_attribute
 from lowering.registry.newer import VERSIONS, is_known, is_neutral, neutral_value
 from lowering.registry.table import unknown_op_message
-from lowering.registry.vendor import COMMON
+from lowering.registry.vendor import COMMON, fused
 
 _TYPED = (LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY)
 
@@ -23,7 +23,7 @@ def problems(program: ProgramView) -> list[str]:
 
     Attributes that an op does not have are ignored, as in Paddle; see ``unknown_attrs``.
     """
-    found: list[str] = newer_problems(program)
+    found: list[str] = newer_problems(program) + fused_problems(program)
     for block in program.blocks:
         for op in block.ops:
             found += [f"{_place(op)}: {p}" for p in _op_problems(op)]
@@ -70,6 +70,17 @@ def newer_problems(program: ProgramView) -> list[str]:
     found = [f"op {t}: version {got}, and the last one known is {known}" for t, got, known in versions if got > known]
     ops = (op for block in program.blocks for op in block.ops if op.type not in MARKERS and has_op(op.type))
     return found + [f"{_place(op)}: {problem}" for op in ops if not op.is_backward for problem in _demands(op)]
+
+
+def fused_problems(program: ProgramView) -> list[str]:
+    """What oneDNN's kernels compute with registered ops, and nothing here does; see ``fused``."""
+    ops = [op for block in program.blocks for op in block.ops if op.attrs.get("use_mkldnn") and has_op(op.type)]
+    known = {op.type: {name for name, spec in get_op(op.type).attrs.items() if spec.param} for op in ops}
+    return [
+        f"{_place(op)}: {what}, which oneDNN's kernel adds to the op; save the model without mkldnn"
+        for op in ops
+        for what in fused(op, known[op.type])
+    ]
 
 
 def _demands(op: OpView) -> Iterator[str]:

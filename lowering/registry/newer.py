@@ -16,7 +16,7 @@ HINTS = frozenset(
     fuse_with_relu fuse_brelu fuse_residual_connection exhaustive_search workspace_size_MB force_fp32_output
     entry entry_config table_class slot table_id is_sparse name persist_output print_tensor_layout use_model_parallel
     fused_reshape_X fused_reshape_Y fused_reshape_Out fused_transpose_X fused_transpose_Y fused_transpose_Out
-    force_cpu dist_attr
+    force_cpu dist_attr deterministic rng_name
     """.split()
 )
 
@@ -27,6 +27,25 @@ NEUTRAL: dict[tuple[str, str], Any] = {
     ("lars_momentum", "epsilon"): 0.0,
     ("lars_momentum", "rescale_grad"): 1.0,
     ("rank_attention", "MaxSize"): 0,
+    ("elementwise_fmax", "axis"): -1,
+    ("elementwise_fmin", "axis"): -1,
+    ("elementwise_heaviside", "axis"): -1,
+    ("lu", "pivots"): True,
+    ("unpool3d", "data_format"): "NCDHW",
+    ("quantize", "Shift"): 0.0,
+    ("quantize", "bfloat16"): False,
+    ("dequantize", "Shift"): 0.0,
+    ("requantize", "Shift_in"): 0.0,
+    ("requantize", "Shift_out"): 0.0,
+    ("coalesce_tensor", "use_align"): True,
+    ("coalesce_tensor", "align_size"): -1,
+    ("coalesce_tensor", "user_defined_size_of_dtype"): -1,
+    ("coalesce_tensor", "concated_shapes"): [],
+    ("coalesce_tensor", "concated_ranks"): [],
+    ("npu_identity", "format"): -1,
+    ("dgc_momentum", "regularization_method"): "",
+    ("dgc_momentum", "regularization_coeff"): 0.0,
+    ("dgc_momentum", "rescale_grad"): 1.0,
 }
 NEUTRAL_ANYWHERE: dict[str, Any] = {"multi_precision": False, "use_global_beta_pow": False}
 

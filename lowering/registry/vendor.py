@@ -6,9 +6,10 @@ and overrides a default with a dict.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from lowering.program import BOOKKEEPING
+from lowering.program import BOOKKEEPING, OpView
 
 VENDOR: dict[str, tuple[str, Any]] = {
     "use_mkldnn": ("BOOLEAN", False),
@@ -57,3 +58,23 @@ VENDOR: dict[str, tuple[str, Any]] = {
 
 # Attributes that any op may have and none declares.
 COMMON = BOOKKEEPING | {"with_quant_attr"}
+
+# Inputs that the plain kernels leave to oneDNN's.
+_FUSED_INPUTS = {
+    **dict.fromkeys(("conv2d", "conv3d", "depthwise_conv2d"), ("Bias", "ResidualData")),
+    **dict.fromkeys(("conv2d_transpose", "depthwise_conv2d_transpose"), ("Bias",)),
+}
+
+
+def fused(op: OpView, known: Any) -> Iterator[str]:
+    """What oneDNN's kernel computes with an op marked ``use_mkldnn``: an activation, a sum, a transposition.
+
+    Paddle's passes write it (``SaveOptimModel`` after ``enable_mkldnn``); plain kernels ignore it. Numbers, such as
+    fuse_alpha, are parameters of an activation. ``known``: attributes with a rule.
+    """
+    for name, value in op.attrs.items():
+        if name.startswith(("fuse_", "fused_")) and name not in known and value and not isinstance(value, float):
+            yield f"attribute {name} is {value!r}"
+    for slot in _FUSED_INPUTS.get(op.type, ()):
+        if op.inputs.get(slot):
+            yield f"input {slot} is {list(op.inputs[slot])}"

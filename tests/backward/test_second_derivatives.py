@@ -14,6 +14,8 @@ from tests.backward.build import Builder, run
 from tests.lod.property import draw, values_of
 from tests.ops.test_sequence_gradients import DIFFERENTIABLE as RAGGED
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 # One case of each op; the cases whose gradient is no derivative, as in Fluid, have no second one either.
 CASES = [c for c in table() if not c.label and c.smooth and lowering.get_op(c.op).differentiable]
 # (shapes of X and Y, axis): the first is broadcast, the second, or both.

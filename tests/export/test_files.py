@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -57,6 +59,21 @@ def test_stablehlo_serves_any_batch_on_every_platform(model, tmp_path):
             (found,) = loaded.call(held, inputs)
             np.testing.assert_allclose(found, function(parameters, inputs)[0], rtol=1e-5)
     assert "stablehlo" in (tmp_path / "out" / "model.mlir").read_text()
+
+
+def test_what_draws_takes_a_key(tmp_path):
+    x = fluid.data("x", [None, 4])
+    noise = fluid.layers.uniform_random([4], min=0.0, max=1.0)
+    model = save(tmp_path / "model", ["x"], [fluid.layers.fc(x, 4) + noise])
+    model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+    loaded = export.deserialize(bytearray((tmp_path / "out" / "model.jax_export").read_bytes()))
+    assert json.loads((tmp_path / "out" / "signature.json").read_text())["key"] is True
+    function, parameters = model.function("cpu")
+    key, given = np.array([3, 4], np.uint32), {"x": np.zeros((3, 4), np.float32)}
+    with jax.enable_x64(True):
+        (found,), (other,) = (loaded.call(parameters, given, np.array([3, n], np.uint32)) for n in (4, 5))
+        np.testing.assert_allclose(found, function(parameters, given, key)[0], rtol=1e-6)
+    assert 0 <= found.min() < found.max() <= 1 and np.abs(found - other).max() > 0.1
 
 
 def test_what_has_no_symbolic_batch_can_have_a_fixed_one(tmp_path):

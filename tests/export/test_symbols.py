@@ -81,6 +81,23 @@ def pyramid(tmp_path):
     return save(tmp_path / "model", ["image"], [L.elementwise_add(L.resize_nearest(eighth, scale=2.0), quarter)])
 
 
+def metrics(tmp_path):
+    """What counts rows: an accuracy; and a mask as long as an input."""
+    words, lengths = fluid.data("words", [None, None]), fluid.data("lengths", [None], "int64")
+    label = fluid.data("label", [None, 1], "int64")
+    mask = L.sequence_mask(lengths, L.slice(L.shape(words), [0], [1], [2]), "float32")
+    share = L.softmax(L.fc(L.reduce_sum(words * mask, 1, keep_dim=True), 2))
+    return save(tmp_path / "model", ["words", "lengths", "label"], [L.accuracy(share, label), mask])
+
+
+def judged(batch, length):
+    return {
+        "words": np.random.randn(batch, length).astype("float32"),
+        "lengths": np.random.randint(0, length, batch),
+        "label": np.arange(batch).reshape(-1, 1) % 2,
+    }
+
+
 def executed(model, given):
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(model.scope):
@@ -92,6 +109,7 @@ CASES = {
     "images": (images, shown, [(1, 16), (3, 21)]),
     "resized": (resized, shown, [(1, 17), (2, 31)]),
     "pyramid": (pyramid, shown, [(1, 32), (2, 96)]),
+    "metrics": (metrics, judged, [(1, 1), (6, 5)]),
 }
 
 

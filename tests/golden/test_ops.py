@@ -34,11 +34,6 @@ def problems_of(cases: list[OpCase], backend: str) -> str:
 
 
 @pytest.mark.parametrize("op_type", recorded())
-def test_recordings_through_the_executor(op_type):
-    assert not problems_of(list(op_cases(op_type)), "executor")
-
-
-@pytest.mark.parametrize("op_type", recorded())
 def test_a_recording_op_by_op(op_type):
     assert not problems_of(list(op_cases(op_type))[-1:], "interpret")
 

@@ -10,6 +10,8 @@ from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn import conv_strips, conv_transpose
 from lowering.ops.nn.conv_kernels import Geometry
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 SHAPES = {
     "plain": ((2, 3, 7, 6), (4, 3, 3, 3), Geometry((1, 1), ((1, 1), (1, 1)), (1, 1), 1)),
     "strided": ((2, 3, 8, 7), (4, 3, 3, 2), Geometry((2, 3), ((1, 0), (0, 2)), (1, 1), 1)),

@@ -1,4 +1,4 @@
-"""Every case of the corpus, held against its reference, ``jax.vjp``, finite differences, and interpret mode."""
+"""Every case of the corpus, held against its reference, ``jax.vjp``, and finite differences."""
 
 import importlib
 
@@ -20,6 +20,8 @@ from fluidjax.testing.edges import (
 )
 from tests.newer.test_gradients import PROVEN as NEWER
 from tests.newer.test_recorded import recorded_gradients
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 CASES = testing.table()
 # Differentiable ops whose gradients are proven elsewhere, also against jax's derivative and finite differences: by
@@ -119,11 +121,6 @@ WIDE = {"roi_align", "prroi_pool", "psroi_pool", "roi_perspective_transform", "y
 def test_half_precision_stays(dtype, rng):
     for case in (c for c in CASES if not c.label and c.op not in WIDE):
         testing.check_half(case, rng, dtype)
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if not c.label], ids=lambda c: c.name)
-def test_jit_equals_interpret(case, rng):
-    testing.check_modes(case, rng)
 
 
 def test_every_differentiable_op_has_a_case():

@@ -19,6 +19,8 @@ from tests.golden.recordings import DATA, OpCase, op_cases
 from tests.golden.values import Tensor
 from tests.golden.views import program_view
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 MORE, CASES = 3, 3
 # Rows of sequences, not dims, are wide here; and ops whose recordings have nothing to widen.
 ELSEWHERE = {"sequence_pad", "sequence_unpad"}

@@ -20,7 +20,9 @@ from lowering.engine.wide_rules import RULES
 from lowering.errors import NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.values import Axis, LoDArray, Wide, exact
-from tests.stream.wide_cases import CASES, Case, Input
+from tests.stream.wide_cases import CASES, Case, Input, reals
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 Env = dict[str, Any]
 CALLS = [(op_type, i) for op_type in sorted(CASES) for i in range(len(CASES[op_type]))]
@@ -167,3 +169,28 @@ def test_room_changes_nothing(op_type: str, index: int, rng: np.random.Generator
             if len(letters) < len(case.takes) and set(letters) <= set(case.takes):
                 continue  # all of them together are the harder case
             hold(f"{op_type}, {letters} of {sizes} in {rooms},", call.wide(*accepted[letters]), call.expected)
+
+
+@pytest.mark.parametrize("index", range(len(CASES["softmax"])))
+def test_unused_probabilities_are_copies(index: int) -> None:
+    """An entropy takes their logarithms: none is smaller than all that are used."""
+    case = CASES["softmax"][index]
+    sizes = dict.fromkeys(letters_of(case), 3)
+    call = Call("softmax", case, sizes, 7)
+    values, results = call.widened(dict.fromkeys(sizes, 5))
+    (name,) = call.bound.op.outputs["Out"]
+    found = call.wide(values, results)[name]
+    assert isinstance(found, Wide)
+    assert np.asarray(found.data).min() == np.asarray(call.expected[name]).min()
+
+
+@pytest.mark.parametrize("op_type", ["matmul", "matmul_v2", "bmm"])
+@pytest.mark.parametrize("slot", ["X", "Y"])
+def test_batches_with_room_on_one_side_are_refused(op_type: str, slot: str) -> None:
+    """The matrices of a batch are paired: both sides need the room."""
+    case = Case({"X": reals("b 2 3"), "Y": reals("b 3 2")}, "b")
+    call = Call(op_type, case, {"b": 2}, 7)
+    wide, _ = call.widened({"b": 4})
+    (name,) = call.bound.op.inputs[slot]
+    with pytest.raises(NeedsSizes):
+        jax.eval_shape(call._forward, {**call.bound.values, name: wide[name]})

@@ -24,23 +24,20 @@ def _larger(x, y):
 
 
 @op(grad="vjp", reads="x y", vendor="")
-def elementwise_fmax(x, y, *, axis: int = -1):
+def elementwise_fmax(x, y):
     """Out = the larger of X and Y, ignoring NaN if the other is a number. For equal operands, X takes the gradient."""
-    del axis
     return jnp.where(_larger(x, y), x, y) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.maximum(x, y)
 
 
 @op(grad="vjp", reads="x y")
-def elementwise_fmin(x, y, *, axis: int = -1):
+def elementwise_fmin(x, y):
     """Out = the smaller of X and Y, ignoring NaN if the other is a number. For equal operands, X takes the gradient."""
-    del axis
     return jnp.where((x <= y) | jnp.isnan(y), x, y) if jnp.issubdtype(x.dtype, jnp.floating) else jnp.minimum(x, y)
 
 
 @op(diff="")
-def elementwise_heaviside(x, y, *, axis: int = -1):
+def elementwise_heaviside(x, y):
     """Out = 0 where X < 0, Y where X is 0, 1 where X > 0."""
-    del axis
     return jnp.heaviside(x, y)
 
 

@@ -115,7 +115,7 @@ def matrix_rank(x, tolerance=None, *, tol: float = 0.0, hermitian: bool = False,
 
 
 @op(out="Out Pivots Infos", diff="", lod=None)
-def lu(x, *, pivots: bool = True):
+def lu(x):
     """Out = L and U of X = P L U in one matrix; Pivots (int32) = the row that each row is swapped with, from 1 on.
 
     Infos (int32) = where the diagonal of U has its first zero, from 1 on; 0 where it has none.

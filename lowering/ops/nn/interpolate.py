@@ -233,6 +233,13 @@ _METHODS = {
 }
 
 
+def taps_of(interp_method: str) -> Callable[..., Taps]:
+    """How positions are weighed, which the attribute says whatever the op is called. Raises ValueError for others."""
+    if interp_method not in _METHODS:
+        raise ValueError(f"interp_method is {interp_method!r}, expected one of {', '.join(_METHODS)}")
+    return _METHODS[interp_method]
+
+
 def _register(type_: str, doc: str) -> None:
     """One of the types; as in Fluid all run the same kernel, which asks ``interp_method`` alone."""
 
@@ -252,7 +259,7 @@ def _register(type_: str, doc: str) -> None:
         align_mode: int = 1,
     ):
         out = _forward(
-            _METHODS[interp_method], x.data, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+            taps_of(interp_method), x.data, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
             out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
         )  # fmt: skip
         sized = out_size is not None and not size_tensor  # with OutSize alone Fluid keeps the LoD
@@ -263,7 +270,7 @@ def _register(type_: str, doc: str) -> None:
         data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode,
     ):  # fmt: skip
         return _backward(
-            _METHODS[interp_method], x, d_out, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+            taps_of(interp_method), x, d_out, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
             out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
         )  # fmt: skip
 

@@ -9,14 +9,12 @@ import numpy as np
 
 from lowering.ops.nn.interpolate import (
     Taps,
-    cubic_taps,
     integer_resize,
-    linear_taps,
-    nearest_taps,
     resize_axis,
     resize_axis_grad,
     scaled_size,
     spatial_axes,
+    taps_of,
 )
 from lowering.ops.shared import ints, names_in
 from lowering.program import VarInfo
@@ -73,9 +71,12 @@ def _infer(op, var_of):
     return {op.outputs["Out"][0]: VarInfo(tuple(shape), x.dtype, 0)}
 
 
-def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
-    def plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode):
-        return _plan(make, x, tensors, data_layout, (align_corners, align_mode), scale_, (out_d, out_h, out_w))
+def _register(type_: str, doc: str) -> None:
+    """One of the types; as in Paddle all run the same kernel, which asks ``interp_method`` alone."""
+
+    def plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode):
+        make, form = taps_of(interp_method), (align_corners, align_mode)
+        return _plan(make, x, tensors, data_layout, form, scale_, (out_d, out_h, out_w))
 
     def forward(
         x,
@@ -93,20 +94,21 @@ def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
         align_mode: int = 1,
     ):
         tensors = (out_size, size_tensor, scale)
-        steps = plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode)
+        steps = plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode)
         if not jnp.issubdtype(x.dtype, jnp.floating):
             return integer_resize(x, steps)
         for axis, taps in steps:
-            nearest = make is nearest_taps
+            nearest = interp_method == "nearest"
             x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if nearest else resize_axis(x, axis, taps)
         return x
 
     def backward(
         x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
-        data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode,
+        data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode,
     ):  # fmt: skip
         tensors = (out_size, size_tensor, scale)
-        for axis, taps in plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, align_corners, align_mode):
+        steps = plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode)
+        for axis, taps in steps:
             d_out = resize_axis_grad(d_out, axis, taps)
         return d_out
 
@@ -114,8 +116,8 @@ def _register(type_: str, make: Callable[..., Taps], doc: str) -> None:
     op(type_, diff="x", lod=None, rows=Wise("x"), infer=_infer)(forward).grad(backward, rows=Wise("d_out"))
 
 
-_register("nearest_interp_v2", nearest_taps, "Out = the nearest element of X [N, C, (D, H,) W] at each place.")
-_register("linear_interp_v2", linear_taps, "Out = X [N, C, W] resized by weights of the 2 neighbours.")
-_register("bilinear_interp_v2", linear_taps, "Out = X [N, C, H, W] resized by weights of the 2 x 2 neighbours.")
-_register("trilinear_interp_v2", linear_taps, "Out = X [N, C, D, H, W] resized by the 2 x 2 x 2 neighbours.")
-_register("bicubic_interp_v2", cubic_taps, "Out = X resized by cubic convolution of the 4 x 4 neighbours.")
+_register("nearest_interp_v2", "Out = the nearest element of X [N, C, (D, H,) W] at each place.")
+_register("linear_interp_v2", "Out = X [N, C, W] resized by weights of the 2 neighbours.")
+_register("bilinear_interp_v2", "Out = X [N, C, H, W] resized by weights of the 2 x 2 neighbours.")
+_register("trilinear_interp_v2", "Out = X [N, C, D, H, W] resized by the 2 x 2 x 2 neighbours.")
+_register("bicubic_interp_v2", "Out = X resized by cubic convolution of the 4 x 4 neighbours.")

@@ -278,7 +278,7 @@ def unpool(x, indices, *, ksize: list[int], strides: list[int] = (1, 1), padding
 
 @op(diff="x", lod=None, rows=WISE)
 def unpool3d(x, indices, *, ksize: list[int], strides: list[int] = (1, 1, 1), paddings: list[int] = (0, 0, 0),
-             output_size: list[int] = (), data_format: str = "NCDHW"):  # fmt: skip
+             output_size: list[int] = ()):  # fmt: skip
     """Out = zeros of ``output_size`` with X at the flat positions Indices."""
     return _unpooled(x, indices, list(output_size)[-3:])
 

@@ -8,6 +8,7 @@ import numpy as np
 from lowering.dtypes import to_numpy
 from lowering.engine.checks import Demand
 from lowering.ops.sequence import shapes
+from lowering.ops.shared import ints
 from lowering.ragged.rows import (
     bounds,
     expand_dims,
@@ -23,6 +24,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import MASKED, WISE, op
+from lowering.symbols import is_symbol
 from lowering.values import Array, Axis, LoDArray, Meta, Wide, concrete, is_concrete
 
 
@@ -103,7 +105,8 @@ def _(x: Meta, d_out: LoDArray):
 def sequence_mask(x, max_len_tensor=None, *, maxlen: int = -1, out_dtype: int):
     """Y[..., j] = 1 where j < X[...], else 0, for j below ``maxlen`` (default the largest X)."""
     if max_len_tensor is not None:
-        maxlen = int(concrete(max_len_tensor, "MaxLenTensor of sequence_mask").reshape(()))
+        (maxlen,) = ints(max_len_tensor, "MaxLenTensor of sequence_mask")
     elif maxlen <= 0:
         maxlen = int(concrete(x, "the longest length of sequence_mask").max())
-    return (row_numbers(maxlen) < x[..., None]).astype(to_numpy(out_dtype))
+    places = jnp.arange(maxlen, dtype=np.int32) if is_symbol(maxlen) else row_numbers(maxlen)
+    return (places < x[..., None]).astype(to_numpy(out_dtype))

@@ -62,9 +62,10 @@ def empty(shape_tensor=None, shape_tensor_list: list = None, *, shape: Longs = (
 
 
 @op(rows=WISE)
-def fill_any(x, *, value_float: float = 0.0, value_int: int = 0):
-    """Out = X's shape filled with ``value_float``, or ``value_int`` if X holds integers."""
-    return jnp.full_like(x, value_float if jnp.issubdtype(x.dtype, jnp.floating) else value_int)
+def fill_any(x, *, value: float = 0.0, value_float: float = 0.0, value_int: int = 0):
+    """Out = X's shape filled with ``value``; before Paddle 2.6 ``value_float``, or ``value_int`` for integers."""
+    former = value_float if jnp.issubdtype(x.dtype, jnp.floating) else value_int
+    return jnp.full_like(x, value or former)
 
 
 @fill_any.grad

@@ -188,7 +188,7 @@ unique_consecutive.with_room(roomy.consecutive)
 
 
 @op(out="Out MedianIndex~", diff="", lod=None)
-def nanmedian(x, *, axis: list[int] = (), keepdim: bool = False):
+def nanmedian(x, *, axis: list[int] = (), keepdim: bool = True):
     """Out = the median along ``axis`` (or of all elements), ignoring NaN."""
     over = tuple(axis) or None
     return jnp.nanmedian(x, axis=over, keepdims=keepdim), None
