@@ -1,7 +1,7 @@
 """CompiledProgram and the strategies of Fluid's parallel executor.
 
-Since XLA compiles every program, most settings are stored only so that scripts can read them back. Those that have an
-effect are the scaling of gradients, synchronised batch_norm, and the number of devices.
+Since XLA compiles every program, most settings are stored only so that scripts can read them back. Each class says
+which have an effect, and why the others have none.
 """
 
 from __future__ import annotations
@@ -32,9 +32,17 @@ _PARTS = 8  # of a CompiledProgram that are kept
 
 
 class ExecutionStrategy(Settings):
-    """Scheduling options of Fluid's parallel executor; XLA does the scheduling, so they have no effect.
+    """Scheduling options of Fluid's parallel executor.
 
-    But with ``_dry_run`` nothing is computed: feeds and the names of fetches are checked.
+    Attributes:
+        _dry_run: nothing is computed: feeds and the names of fetches are checked.
+        num_threads, use_cuda: set by the first run to what it used, where they are left at their defaults. XLA has a
+            pool of threads of its own.
+        allow_op_delay, use_experimental_executor: change nothing: XLA orders ops.
+        num_iteration_per_drop_scope: changes nothing: runs keep no scopes.
+        num_iteration_per_run: with BuildStrategy.async_mode, as in Fluid, a run is so many steps, each of which takes
+            the next batch of the program's reader; fetches are those of the last.
+        use_thread_barrier: changes nothing: devices wait for each other in every step.
 
     Examples:
         >>> strategy = fluid.ExecutionStrategy()
@@ -56,14 +64,33 @@ class ExecutionStrategy(Settings):
     _typed = _defaults
     _counts = ("num_iteration_per_drop_scope", "num_iteration_per_run", "num_threads")
     num_threads: int
+    num_iteration_per_run: int
     _dry_run: bool
 
 
 class BuildStrategy(Settings):
     """How devices cooperate, and which of Fluid's graph passes are applied.
 
-    Only ``gradient_scale_strategy`` and ``sync_batch_norm`` have an effect: XLA does the fusing, and
-    ``reduce_strategy`` does not change values in Fluid either.
+    Attributes:
+        gradient_scale_strategy: the gradient of the loss on each device.
+        sync_batch_norm: whether batches are normalised over all devices.
+        debug_graphviz_path: the graph is drawn to files whose names begin so.
+        num_trainers: AssertionError if it is neither 1 nor the number of trainers that the program knows of.
+        trainer_id, trainers_endpoints: change nothing: the program was told of them when it was transpiled.
+        reduce_strategy: changes nothing: all devices sum and update, and in Fluid, too, the values are the same.
+        async_mode: whether ExecutionStrategy.num_iteration_per_run counts. The devices of a process sum their gradients
+            all the same; in Fluid they update shared parameters in a race.
+        is_distribution: changes nothing: the program's own ops send and receive.
+        nccl_comm_num, use_hierarchical_allreduce, hierarchical_allreduce_inter_nranks: change nothing: the library of
+            collectives (NCCL, gloo) finds its rings and stages itself.
+        fuse_all_optimizer_ops, fuse_all_reduce_ops, fuse_bn_act_ops, fuse_broadcast_ops, fuse_elewise_add_act_ops,
+            fuse_relu_depthwise_conv, enable_auto_fusion: change nothing but the list of passes: XLA fuses ops, and all
+            gradients are summed in one call.
+        enable_sequential_execution, enable_backward_optimizer_op_deps, remove_unnecessary_lock: change nothing but the
+            list of passes: XLA orders ops, and runs of the same inputs are equal.
+        enable_inplace, memory_optimize: change nothing: XLA reuses memory, and overwrites state.
+        cache_runtime_context: changes nothing: a step is compiled once.
+        mkldnn_enabled_op_types: changes nothing: XLA has kernels of its own.
 
     Examples:
         >>> strategy = fluid.BuildStrategy()
@@ -91,6 +118,8 @@ class BuildStrategy(Settings):
 
     gradient_scale_strategy: GradientScaleStrategy
     sync_batch_norm: bool
+    async_mode: bool
+    num_trainers: int
 
     _defaults = {
         "async_mode": False,
@@ -158,6 +187,10 @@ class BuildStrategy(Settings):
         if self._passes is None:
             self.__dict__["_passes"] = passes.built(self.__dict__)
         return self.__dict__["_passes"]
+
+    def _merged(self, program: Program) -> Program:
+        """The program that the passes make of this one."""
+        return program if self._passes is None else self._passes.merge(program)
 
     def _draw(self, program: Program) -> None:
         """Draw the graphs requested by the passes or by ``debug_graphviz_path``."""
@@ -312,7 +345,9 @@ class CompiledProgram:
         devices = self._devices(len(places))
         physical = physical_devices(places) if devices.processes == 1 else []
         dry = bool(self._exec_strategy._dry_run)
-        self._several = SeveralDevices(self._program, devices, scope, self._shared(), physical, dry=dry)
+        program = self._build_strategy._merged(self._program)
+        count = self._exec_strategy.num_iteration_per_run if self._build_strategy.async_mode else 1
+        self._several = SeveralDevices(program, devices, scope, self._shared(), physical, dry=dry, iterations=count)
         self._place, self._places = place, places
         self._build_strategy._draw(self._program)
 
@@ -320,6 +355,12 @@ class CompiledProgram:
         scales = BuildStrategy.GradientScaleStrategy
         strategy = self._build_strategy.gradient_scale_strategy
         trainers = _joined_trainers(self._program)
+        if self._build_strategy.num_trainers not in (1, trainers):
+            raise AssertionError(
+                "The trainer numbers is not equal to endpoint numbers: expected BuildStrategy.num_trainers to be as"
+                f" many as the program was told of in mode nccl2 ({trainers}), received"
+                f" {self._build_strategy.num_trainers}. Leave it out, or transpile the program for as many"
+            )
         scale = {scales.CoeffNumDevice: 1.0 / (count * trainers), scales.One: 1.0, scales.Customized: None}[strategy]
         return Devices(count, scale, bool(self._build_strategy.sync_batch_norm), trainers)
 

@@ -189,6 +189,8 @@ class Executor:
         run = None if compiled else partial(self.run, scope=scope)  # compiled: reads first
         program, several = _unwrap(program, self.place, scope)
         if several is not None:
+            for _ in several.unfetched:
+                self._run_on_several(program, several, feed, (), return_numpy, return_merged)
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
         read = next_feed(program, one_feed(feed), run)
         prepared = _prepared(program, tuple(read), fetches, self._device.platform, None)
@@ -391,7 +393,8 @@ class Executor:
 def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralDevices | None]:
     """The underlying program, and the object that runs it on several devices, if any."""
     if isinstance(program, CompiledProgram):
-        return program._program, program._run_at(place, scope)
+        several = program._run_at(place, scope)
+        return (program._program if several is None else several.program), several
     if not isinstance(program, Program):
         raise TypeError(
             f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__}"

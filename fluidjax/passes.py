@@ -1,7 +1,8 @@
 """The graph passes of Fluid's parallel executor, as a list that scripts may modify.
 
 XLA fuses, schedules and frees, so most passes are just names with settings. ``graph_viz_pass`` draws the program before
-the first run. ``APPLIED`` defines what a pass does to a ``core.Graph``; known passes that are not listed do nothing.
+the first run, ``multi_batch_merge_pass`` changes what runs. ``APPLIED`` defines what a pass does to a ``core.Graph``;
+known passes that are not listed do nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.framework import Program
+from fluidjax.framework.batch_merge import merged
 
 VIZ, _PRINT = "graph_viz_pass", "multi_devices_print_pass"
+MERGE = "multi_batch_merge_pass"
 
 # What a pass does to a graph, by its name; whatever makes graphs fills it.
 APPLIED: dict[str, Callable[[Pass, Any], None]] = {}
@@ -91,6 +94,15 @@ class Pass:
         """The value of an attribute. Raises KeyError if it is not set."""
         return self._attrs[name]
 
+    def required(self, name: str) -> Any:
+        """The value of an attribute that the pass cannot do without. Raises EnforceNotMet if it is not set."""
+        if name not in self._attrs:
+            raise EnforceNotMet(
+                f"Required attribute {name} of pass {self._type} is not set. Expected a value before apply(). Call"
+                f" set({name!r}, ...) first."
+            )
+        return self._attrs[name]
+
     def apply(self, graph: Any) -> Any:
         """Apply the pass to a ``core.Graph`` and return it; a no-op where XLA does the work.
 
@@ -98,6 +110,21 @@ class Pass:
         """
         APPLIED.get(self._type, lambda one, graph: None)(self, graph)
         return graph
+
+    def merge(self, program: Program) -> Program:
+        """The effect of ``multi_batch_merge_pass``, see ``framework.batch_merge``; other passes have none.
+
+        Raises EnforceNotMet if ``num_repeats`` is missing, or not a whole number from 1.
+        """
+        if self._type != MERGE:
+            return program
+        repeats = self.required("num_repeats")
+        if type(repeats) is not int or repeats < 1:
+            raise EnforceNotMet(
+                f"Attribute num_repeats of pass {self._type} is how many batches make an update: expected a whole"
+                f" number from 1, received {repeats!r}. Set one"
+            )
+        return merged(program, repeats)
 
     def draw(self, program: Program) -> None:
         """The effect of ``graph_viz_pass``: write the graph of block 0 to the file named by ``graph_viz_path``."""
@@ -141,6 +168,12 @@ class PassBuilder:
         """Remove the pass at `idx`. Raises EnforceNotMet if there is none."""
         _check_index(idx, len(self._passes))
         del self._passes[idx]
+
+    def merge(self, program: Program) -> Program:
+        """The program that passes make of this one."""
+        for one in self._passes:
+            program = one.merge(program)
+        return program
 
     def draw(self, program: Program) -> None:
         """Run the passes that draw."""

@@ -29,6 +29,7 @@ from fluidjax.execution.staged import Staged
 from fluidjax.execution.state import NothingToFetch, gather_values
 from fluidjax.execution.writer import make, write_back
 from fluidjax.framework import Program, program_view
+from fluidjax.framework.distributed_table import divided_parameters
 from lowering.engine.devices import Devices
 from lowering.engine.replicas import Replicated, replicate
 from lowering.engine.spread import SpreadProgram, spread
@@ -51,12 +52,13 @@ class SeveralDevices:
     """How one program is run on several devices over one scope.
 
     Args:
-        program: what is run.
+        program: what is run (also an attribute).
         devices: how many there are, and what happens between them.
         scope: where the variables of device 0 are.
         local: where those of the others are; default a scope of its own.
         physical: physical devices, the executor's first.
         dry: whether runs compute nothing, and only feeds and the names of fetches are looked at.
+        iterations: how many steps a run is.
     """
 
     def __init__(
@@ -68,14 +70,16 @@ class SeveralDevices:
         physical: Sequence[jax.Device] = (),
         *,
         dry: bool = False,
+        iterations: int = 1,
     ):
         self.dry = dry
+        self.unfetched = range(iterations - 1)  # the steps of a run before its last one
         self.scope = scope
         self._physical = tuple(physical)
         self.local = local if local is not None else scope.new_scope()
         self.devices = devices
         self._agreed = devices.processes == 1
-        self._program = program
+        self.program = program
         self._written: dict[Any, Written | Staged] = {}
         self._together: set[Any] = set()  # programs that have to be written out for one device
         self._known: tuple[Any, Facts] | None = None
@@ -88,7 +92,7 @@ class SeveralDevices:
         facts = self._facts()
         found = shares(feed, self.devices.count, facts.persistable, partial=not facts.trains)
         for name in {name: None for part in found for name in part}:
-            self._program.global_block().var(name)
+            self.program.global_block().var(name)
         return self._completed(found, facts.persistable)
 
     def _completed(self, parts: list[Feed], persistable: frozenset[str]) -> list[Feed]:
@@ -103,7 +107,7 @@ class SeveralDevices:
 
         Raises what ``feed.checked`` does for a share, and NothingToFetch for names that the program does not declare.
         """
-        declared = program_view(self._program).blocks[0].vars
+        declared = program_view(self.program).blocks[0].vars
         for name, value in (item for part in parts for item in part.items()):
             checked(declared[name], np.asarray(value), ragged=isinstance(value, LoDTensor) and bool(value.lod()))
         for name in fetches:
@@ -129,19 +133,19 @@ class SeveralDevices:
         return self.devices.count
 
     def _facts(self) -> Facts:
-        token = self._program._version_token()
+        token = self.program._version_token()
         if self._known is None or self._known[0] != token:
-            view = program_view(self._program)
+            view = program_view(self.program)
             held = frozenset(v.name for v in view.blocks[0].vars.values() if v.persistable)
             trains = any(op.is_backward for block in view.blocks for op in block.ops)
-            self._known = token, Facts(held, trains, _divided(self._program), stageable(view, self.devices))
+            self._known = token, Facts(held, trains, divided_parameters(self.program), stageable(view, self.devices))
         return self._known[1]
 
     def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written | Staged:
         """The program for the devices that have something to do; ``together``: written for one physical device."""
         same = {n for n in self._facts().persistable & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
         fed = frozenset(parts[0].keys() - same)
-        version = self._program._version_token()
+        version = self.program._version_token()
         if not self._agreed:
             self._agree()
         way = "together" if together or version in self._together else self._way(parts, fed)
@@ -156,11 +160,11 @@ class SeveralDevices:
         return found
 
     def _write(self, count: int, fed: frozenset[str], way: str) -> Written | Staged:
-        devices, view = replace(self.devices, count=count), program_view(self._program)
+        devices, view = replace(self.devices, count=count), program_view(self.program)
         if way == "together":
             return Written(replicate(view, devices, fed), None)
         if way == "staged":
-            return Staged(self._physical[:count], self._program, stage(view, devices, fed))
+            return Staged(self._physical[:count], self.program, stage(view, devices, fed))
         program = spread(view, devices, fed, self._facts().divided)
         _tell_whole(self._facts().divided - program.parts.keys(), count)
         return Written(program, Spread(self._physical[:count], program, fed), view.blocks[0].vars)
@@ -185,7 +189,7 @@ class SeveralDevices:
 
     def write_together(self) -> None:
         """From now on, write this version of the program out for one physical device."""
-        self._together.add(self._program._version_token())
+        self._together.add(self.program._version_token())
 
     def _share_out(self, state: dict[str, list[str]]) -> None:
         """Let each device have its own copy of what device 0 holds, unless it has one."""
@@ -251,13 +255,6 @@ class Written:
         else:
             values = [found[n] for n in names]
         return merged(values, name) if merge else values
-
-
-def _divided(program: Program) -> frozenset[str]:
-    """The parameters that the user divides among the devices: by ``is_distributed``, their own or that of look-ups."""
-    lookups = (op for op in program.global_block().ops if op.type in ("lookup_table", "lookup_table_v2"))
-    tables = {op.input("W")[0] for op in lookups if op._attr_map.get("is_distributed")}
-    return frozenset(tables | {p.name for p in program.all_parameters() if p.is_distributed})
 
 
 def _tell_whole(names: Collection[str], count: int) -> None:

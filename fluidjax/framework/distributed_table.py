@@ -1,6 +1,8 @@
-"""The embedding table with ``is_distributed=True``, of which a program may have one."""
+"""Tables with ``is_distributed=True``: servers share one of a program; devices of one process share all."""
 
 from __future__ import annotations
+
+import warnings
 
 from fluidjax.base.errors import explain
 from fluidjax.framework.operator import Operator
@@ -28,6 +30,33 @@ def find_distributed_lookup_table(program: Program) -> str | None:
     if names and any(op.input("W") == names and not _is_distributed(op) for op in lookups):
         raise RuntimeError(_several("kinds of look-ups in one table", ["is_distributed=True", "is_distributed=False"]))
     return names[0] if names else None
+
+
+def distributed_tables(program: Program) -> frozenset[str]:
+    """The parameters in which some look-up of the outermost block is ``is_distributed``."""
+    lookups = [op for op in program.global_block().ops if op.type in ("lookup_table", "lookup_table_v2")]
+    return frozenset(op.input("W")[0] for op in lookups if _is_distributed(op))
+
+
+def divided_parameters(program: Program) -> frozenset[str]:
+    """The parameters that the user divides: by ``is_distributed``, their own or that of look-ups."""
+    return distributed_tables(program) | {p.name for p in program.all_parameters() if p.is_distributed}
+
+
+def warn_of_whole_tables(program: Program, trainers: int) -> None:
+    """Tell the user that trainers without servers each have all rows of a table, as in Fluid."""
+    names = sorted(distributed_tables(program))
+    if names and trainers > 1:
+        warnings.warn(
+            explain(
+                f"is_distributed=True: {', '.join(names)} is not divided among {trainers} trainers that exchange"
+                " gradients directly: each has all of its rows",
+                "parameter servers, or several devices of one process (with_data_parallel)",
+                f"a job of {trainers} trainers without servers",
+                "leave is_distributed out, or transpile in mode 'pserver'",
+            ),
+            stacklevel=4,
+        )
 
 
 def _several(what: str, found: list[str]) -> str:

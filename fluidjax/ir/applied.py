@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from html import escape
-from typing import Any
 
 from fluidjax import passes
-from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.scope import Scope
 from fluidjax.ir.graph import Graph
 from fluidjax.ir.nodes import Node
@@ -20,7 +18,7 @@ MARKED, PARAM_SCOPE = "__graphviz__marked_node__", "__param_scope__"
 
 
 def _to_program(one: passes.Pass, graph: Graph) -> None:
-    graph._write(_needed(one, "program"))
+    graph._write(one.required("program"))
 
 
 def _draw(one: passes.Pass, graph: Graph) -> None:
@@ -34,7 +32,7 @@ def _draw(one: passes.Pass, graph: Graph) -> None:
         filled = ',style=filled,fillcolor="#f9d976"' if node in marked else ""
         lines.append(f"n{node.id()} [label=<{escape(node.name())}>,shape={shape}{filled}];")
     lines += [f"n{node.id()} -> n{after.id()};" for node in graph._in_order() for after in node.outputs]
-    with open(_needed(one, "graph_viz_path"), "w", encoding="utf-8") as file:
+    with open(one.required("graph_viz_path"), "w", encoding="utf-8") as file:
         file.write("\n".join([*lines, "}"]) + "\n")
 
 
@@ -64,18 +62,14 @@ def _become(graph: Graph, other: Graph) -> None:
     graph._nodes, graph._made, graph._program = other._nodes, other._made, other._program
 
 
-def _needed(one: passes.Pass, name: str) -> Any:
-    if not one.has(name):
-        raise EnforceNotMet(
-            f"Required attribute {name} of pass {one.type()} is not set. Expected a value before apply(). Call"
-            f" set({name!r}, ...) first."
-        )
-    return one.get(name)
+def _merge(one: passes.Pass, graph: Graph) -> None:
+    _become(graph, Graph(one.merge(graph._as_program()).desc))
 
 
 APPLIED: dict[str, Callable[[passes.Pass, Graph], None]] = {
     "graph_to_program_pass": _to_program,
     passes.VIZ: _draw,
+    passes.MERGE: _merge,
     **{name: partial(_rewrite, name) for name in PASSES},
 }
 passes.APPLIED.update(APPLIED)

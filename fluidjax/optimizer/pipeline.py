@@ -28,12 +28,13 @@ class PipelineOptimizer:
         place_list: where each section runs; default ``CPUPlace()`` for all. The devices of a CPU that XLA was told to
             make several of (``XLA_FLAGS=--xla_force_host_platform_device_count=n``) are dealt out in order. A section
             of the backward pass runs where the section of the forward pass does whose parameters it updates.
-        concurrency_list: how many threads run each section in Fluid. Here XLA uses all cores for one batch: kept.
+        concurrency_list: how many threads run each section in Fluid. It changes
+            nothing: XLA uses all cores for one batch.
         queue_size: how many batches are on their way at most. With 1 the losses are those of the uncut program;
             otherwise section ``i`` of the forward pass sees a batch before it is updated by the
             ``min(queue_size, k - i) - 1`` batches before.
-        sync_steps: how often Fluid averages the parameters of several pipelines. Here these share them: kept.
-        start_cpu_core_id: the first CPU core that Fluid uses; kept.
+        sync_steps: how often Fluid averages the parameters of several pipelines. It changes nothing: they share them.
+        start_cpu_core_id: the first CPU core that Fluid uses. It changes nothing: the system places threads.
 
     Raises:
         ValueError: there are not as many places, or concurrencies, as sections.

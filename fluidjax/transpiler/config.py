@@ -36,8 +36,10 @@ class DistributeTranspilerConfig:
         wait_port: whether to wait until the others are listening.
         half_async, completely_not_async: see fleet's strategies: gradients are sent by a communicator, which waits.
         geo_sgd_mode, geo_sgd_need_push_nums: trainers optimise locally, and send changes every so many steps.
-        nccl_comm_num: number of rings for collective modes.
-        use_hierarchical_allreduce, hierarchical_allreduce_inter_nranks: reductions in two stages.
+        runtime_split_send_recv, sync_mode: how trainers and servers take turns; one of them at most.
+        nccl_comm_num: number of rings that the ops of collective modes name. All rings are the same group of processes.
+        use_hierarchical_allreduce, hierarchical_allreduce_inter_nranks: reductions in two stages: written into the
+            programs, but the library of collectives (NCCL, gloo) finds its stages itself.
         collective_mode: ``grad_allreduce``, ``local_sgd`` or ``single_process_multi_thread``, for mode ``collective``.
     """
 
@@ -91,7 +93,13 @@ def _both(wanted: str, other: str) -> str:
 
 
 class ServerRuntimeConfig:
-    """The numbers of threads of Fluid's servers, from FLAGS_rpc_send_thread_num etc. in the environment."""
+    """The numbers of threads of Fluid's servers, from FLAGS_rpc_send_thread_num etc. in the environment.
+
+    Attributes:
+        _rpc_send_thread_num, _rpc_get_thread_num, _rpc_prefetch_thread_num: written into ``listen_and_serv``; they
+            change nothing: a server's loop serves requests one by one, so that no locks are needed, and what decodes
+            them has 12 threads for each trainer.
+    """
 
     def __init__(self) -> None:
         self._rpc_send_thread_num = int(os.getenv("FLAGS_rpc_send_thread_num", "12"))

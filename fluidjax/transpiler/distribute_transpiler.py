@@ -7,6 +7,7 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
+from fluidjax.framework.distributed_table import warn_of_whole_tables
 from fluidjax.transpiler import collective
 from fluidjax.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
 from fluidjax.transpiler.details import UnionFind as UnionFind
@@ -141,6 +142,7 @@ class DistributeTranspiler:
         self.origin_startup_program = startup.clone()
         if self.config.mode == "nccl2":
             transpile_nccl2(self.config, main, startup, trainer_id, trainers, current_endpoint)
+            warn_of_whole_tables(main, len(main._trainers_endpoints))
         elif self.config.mode == "collective":
             self._transpile_collective(main, startup, trainer_id, trainers, current_endpoint)
         else:
@@ -171,6 +173,7 @@ class DistributeTranspiler:
             current_endpoint=endpoint,
             wait_port=self.config.wait_port,
         )
+        warn_of_whole_tables(main, len(endpoints))
 
     # Parameter servers.
 
@@ -276,7 +279,10 @@ class DistributeTranspiler:
     def get_startup_program(
         self, endpoint: str, pserver_program: Program | None = None, startup_program: Program | None = None
     ) -> Program:
-        """The startup program of a server, whose main program is ``pserver_program``."""
+        """The startup program of a server, whose main program is ``pserver_program``.
+
+        ``startup_program`` changes nothing, as in Fluid: the one that ``transpile`` was given counts.
+        """
         server = pserver_program or self.get_pserver_program(endpoint)
         return server_startup(self.startup_program, server, self._params_on(endpoint), copy.copy(self._copies))
 

@@ -380,3 +380,12 @@ def test_a_server_averages_its_part_of_a_parameter():
             shape = list(program.global_block().var(op.input("param")[0]).shape)
             assert [made[op.output(f"out_sum_{i}")[0]] for i in (1, 2, 3)] == [shape] * 3
         assert any(".block" in op.input("param")[0] for op in averages)
+
+
+@pytest.mark.parametrize("mode", ["nccl2", "collective"])
+def test_a_divided_table_of_trainers_without_servers_is_said_to_be_whole(mode):
+    """Fluid trains it whole, too, and says nothing; devices of one process divide it."""
+    settings = {"mode": mode, "collective_mode": "grad_allreduce", "wait_port": False}
+    job = Job(lambda: loss_of(embedding(ids(), is_distributed=True)), **settings)
+    with pytest.warns(UserWarning, match="table is not divided among 2 trainers"):
+        job.transpile(trainers="a:1,b:1", current_endpoint="b:1", trainer_id=1)

@@ -48,7 +48,7 @@ def _parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--started_port", type=int, help="the first port of each machine (default: free ones on one, 6070 on several)")
     add("--print_config", type=truth, default=True, help="whether to print these arguments")
     add("--selected_gpus", help="devices, with commas: a process for each (default: all accelerators)")
-    add("--log_level", type=int, default=20, help="accepted")
+    add("--log_level", type=int, default=20, help="changes nothing: failures alone are reported")
     add("--log_dir", help="a folder for the output of each process, workerlog.N")
     add("--max_restarts", type=int, default=0, help="how often all are started again when one of them has failed")
     add("training_script", help="the script that every process runs")

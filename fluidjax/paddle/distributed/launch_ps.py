@@ -15,10 +15,10 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Fluid's arguments and those about restarts, of the command line unless others are given."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--cluster_node_ips", default="127.0.0.1", help="accepted; all processes are of this machine")
-    add("--node_ip", default="127.0.0.1", help="accepted; servers without --endpoints are at 127.0.0.1")
+    add("--cluster_node_ips", default="127.0.0.1", help="changes nothing: all processes are of this machine")
+    add("--node_ip", default="127.0.0.1", help="changes nothing: servers without --endpoints are at 127.0.0.1")
     add("--start_port", type=int, default=6170, help="the first server's port")
-    add("--print_config", type=truth, default=True, help="accepted")
+    add("--print_config", type=truth, default=True, help="changes nothing, as in Fluid: nothing is printed")
     add(
         "--endpoints",
         default="",

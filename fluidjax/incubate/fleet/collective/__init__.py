@@ -41,10 +41,12 @@ class DistributedStrategy(BuildStrategy):
     Attributes:
         mode: 'nccl2': data-parallel runs reduce gradients over the workers; 'collective': the program has ops for it.
         collective_mode: 'grad_allreduce' or 'local_sgd'.
-        use_local_sgd: equivalent to mode 'collective' with 'local_sgd'.
+        use_local_sgd, _ut4grad_allreduce: equivalent to mode 'collective' with 'local_sgd', or with 'grad_allreduce'.
         forward_recompute, recompute_checkpoints: see ``RecomputeOptimizer``.
         use_amp, amp_loss_scaling: see ``mixed_precision.decorate``.
-        exec_strategy: of the CompiledProgram.
+        exec_strategy: of the CompiledProgram, which mode 'collective' does not make; nor does it read BuildStrategy's.
+        use_dist_fc, dist_fc_config: refused: NotBuiltError where ``use_dist_fc`` is set, without which the other is not
+            read.
     """
 
     _defaults = {

@@ -32,6 +32,17 @@ class TrainerRuntimeConfig:
     Attributes:
         mode: a ``DistributedMode``.
         runtime_configs: all flags, as strings.
+
+    Flags:
+        communicator_max_merge_var_num: how many gradients of a parameter are merged before they are sent, at most.
+        communicator_is_sgd_optimizer: whether they are merged to their sum; else to their mean.
+        communicator_send_queue_size: how many may wait, in the async mode.
+        communicator_min_send_grad_num_before_recv: how many are sent before parameters are received, in the async mode.
+        communicator_independent_recv_thread: changes nothing: a thread of its own receives in the async mode.
+        communicator_thread_pool_size, communicator_send_wait_times: change nothing: all servers are asked at once, and
+            threads are woken by what they wait for.
+        rpc_deadline, rpc_retry_times: change nothing, as in Fluid: requests heed FLAGS_rpc_deadline and
+            FLAGS_rpc_retry_times.
     """
 
     def __init__(self) -> None:
