@@ -112,7 +112,7 @@ def run_wide(
 ) -> SlotValues:
     """The results of an op with some wide values.
 
-    ``some`` is told of labels of axes that may have lost all positions, where that matters.
+    ``some`` is told of labels of axes that may have lost all positions; without it, such a loss is refused.
 
     Raises NeedsSizes if the op cannot take them.
     """
@@ -131,7 +131,9 @@ def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, some: 
     axes = RULES[op.type](call)
     if axes is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
-    for label in call.least if some else ():
+    if call.least and some is None:
+        raise refused(op, flat(values), "may leave nothing of a dim")
+    for label in call.least:
         some(label)
     counts = _counts(values)
     results = run(_filled(call, values, counts))

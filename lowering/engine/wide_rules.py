@@ -276,6 +276,6 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "concat gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min"
+    "concat conv2d conv3d gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min"
     " reduce_prod".split()
 )

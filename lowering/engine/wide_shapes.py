@@ -211,6 +211,27 @@ def _places_in(call: Call, axes: Sequence[Sequence[Axis]]) -> None:
         call.moved["Index"] = partial(places_in_room, merged)
 
 
+def _conv(call: Call) -> Found:
+    """Windows along whole dims, one at each place, which read zeros where nothing is used, as in the padding."""
+    spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
+    if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
+        return None
+    pads = [int(n) for n in call.attr("paddings")]
+    pads = [n for n in pads for _ in range(2)] if len(pads) == len(spatial) else pads
+    found = []
+    for axis in call.axes("Input"):
+        at = axis.dim - 2
+        if axis.dim and (at < 0 or not _whole(axis, call.shape("Input")) or call.attr("strides")[at] != 1):
+            return None
+        if axis.dim:
+            call.fills["Input", axis] = 0
+            more = pads[2 * at] + pads[2 * at + 1] - call.attr("dilations")[at] * (spatial[at] - 1)
+            axis = axis._replace(room=axis.room + more, label=grown(axis.label, more))
+            call.least += [axis.label] if more < 0 else []
+        found.append(axis)
+    return {"*": found}
+
+
 def _repeated(attr: str) -> Rule:
     """Whole copies of X side by side, along other dims than those that are wide."""
 
@@ -240,6 +261,7 @@ def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
 
 LAYOUTS: dict[str, Rule] = {
     "concat": _joined,
+    **dict.fromkeys(["conv2d", "conv3d"], _conv),
     "gather": _gather,
     "gather_nd": _gather_nd,
     "split": _split,

