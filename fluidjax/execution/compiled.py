@@ -24,7 +24,7 @@ from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.tiers import clock
 from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
 from fluidjax.execution.waiting import compiling
-from lowering.engine.align import check_pairs
+from lowering.engine.align import Expected, check_expected
 from lowering.engine.either import NeedsOneForm
 from lowering.engine.plan import Segment
 from lowering.engine.runner import number_of
@@ -151,7 +151,7 @@ class CompiledOps:
         self._coming: dict[Hashable, Once] = {}
         self.used: dict[str, int] = {}
         self.uneven: dict[str, NeedsExact] = {}
-        self._pairs: dict[tuple[int, int], NeedsExact] = {}
+        self._expected: Expected = {}
         self.traces = 0
         self.price = 0.0
         self._clock = clock(platform)
@@ -167,9 +167,9 @@ class CompiledOps:
 
         Raises:
             InvalidArgumentError: an op cannot take a value that was fed; nothing ran.
-            NeedsExact: rows to be paired differ in number; nothing ran.
+            NeedsExact, NeedsSizes: rows to be paired differ in number, or a dim is too short; nothing ran.
         """
-        check_pairs(self._pairs, values)
+        check_expected(self._expected, values)
         key = form([*replaced, *values])
         try:
             compiled = self._ready.get(key) or self._made(key, replaced, values, seed)
@@ -211,12 +211,12 @@ class CompiledOps:
         key = form([*replaced, *values])
         shapes, values = tuple(map(_shape_of, replaced)), [*map(_shape_of, values)]
         beside = copy.copy(self)
-        beside._pairs, beside.traces = {}, 0
+        beside._expected, beside.traces = {}, 0
         beside.used, beside.uneven = {}, {}
 
         def compile() -> None:
             compiled = beside._compiled(key, shapes, values, seed)
-            self._pairs.update(beside._pairs)
+            self._expected.update(beside._expected)
             self.used.update(beside.used)
             self.uneven.update(beside.uneven)
             self.traces += beside.traces
@@ -255,10 +255,10 @@ class CompiledOps:
         if isinstance(outcome, Exception):
             raise outcome
         traced = outcome.traced
-        self._pairs.update(traced.pairs)
+        self._expected.update(traced.expected)
         self.used.update(traced.used)
         self.uneven.update(traced.uneven)
-        check_pairs(self._pairs, values)
+        check_expected(self._expected, values)
         return outcome
 
     def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:
@@ -283,7 +283,7 @@ class CompiledOps:
             traced = self._jitted(step, found).trace(*arguments)
         except (Need, NeedsOneForm, Changes, Unpackable, NeedsInputs) as outcome:
             return outcome
-        check_pairs(found.pairs, values)
+        check_expected(found.expected, values)
         self.traces += 1
         if self._spread is None:
             traced = abreast(traced, arguments, self._donated())

@@ -19,6 +19,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket, sum_of_others
 from fluidjax.execution.dense import ChangingDims, Dense
 from fluidjax.execution.exchange import lod_array, to_holder, to_lowering, usual_room
+from fluidjax.execution.ones import OneRowFeeds
 from fluidjax.execution.tiers import Sizes, Tiers, Visit
 from fluidjax.framework.callstack import depth_of_user
 from lowering.dtypes import from_numpy, to_numpy
@@ -115,6 +116,7 @@ class Feeder:
         *,
         padding: bool = True,
         ahead: bool = False,
+        ones: bool = False,
     ):
         self._variables = variables
         self._ranks = ranks
@@ -122,6 +124,7 @@ class Feeder:
         self._floor, self._operations = floor, operations
         self._padding, self._ahead = padding, ahead
         self._dims = ChangingDims(ahead=ahead)
+        self._ones = OneRowFeeds(wanted=ones)
         self._run = threading.local()
         self.tight = self.padded = False
         self._lock = threading.Lock()
@@ -156,6 +159,10 @@ class Feeder:
     def refuse(self, labels: Collection[Any]) -> bool:
         """Give the dims of dense feeds with these labels their true size; returns whether that is permanent."""
         return self._dims.refuse(labels)
+
+    def refuse_ones(self) -> bool:
+        """Give room for more to feeds with one row in every sequence; returns whether any had none."""
+        return self._ones.refuse()
 
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
         """The values with this batch's labels, and the size of each label; no labels where a value is empty."""
@@ -251,8 +258,11 @@ class Feeder:
             )
         data = checked(var, data, ragged=True)
         if not self.tight:
+            ragged = Ragged(data, fed._lod, self._ranks)
+            if self._ones.has(var.name, fed._lod, data.shape[0]):
+                return ragged.value(None)
             self.padded = True
-            return Ragged(data, fed._lod, self._ranks)
+            return ragged
         rows, *inner = usual_room(data.shape[0], fed._lod)
         rows = self._room[var.name] = max(rows, self._room.get(var.name, 0))
         longest = tuple(int(np.diff(level).max(initial=0)) for level in fed._lod)

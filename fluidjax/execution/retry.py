@@ -8,6 +8,7 @@ that fails under these conditions is repeated under costlier ones, from which la
 an attempt lacks                               the next one
 =============================================  =================================================================
 true sizes of wide dims (``NeedsSizes``)       has these dims exactly, so that every size is compiled
+equal padding (``NeedsExact``)                 gives room for more to feeds with one row in every sequence, too
 exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
 failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
 a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
@@ -56,7 +57,8 @@ class Attempts:
         self.plan = self._make_plan(())
         ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
         rows = least_rows(job.program)
-        padding = {"padding": not job.alike, "ahead": job.beside}
+        ones = job.spread is None and not any(op.type == "while" for op in job.program.blocks[0].ops)
+        padding = {"padding": not job.alike, "ahead": job.beside, "ones": ones}
         operations = operations_of_row(job.program)
         self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, operations, **padding)
 
@@ -158,6 +160,8 @@ class Attempts:
         """
         if self.exact:
             self._cut_at(needed)
+        elif self._feeder.refuse_ones():
+            self._compilations.clear()
         else:
             self._stay_exact(needed)
             self._compilations.clear()

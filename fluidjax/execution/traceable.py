@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax.execution.buffers import NOTHING, Buffers
 from fluidjax.execution.form import Rebuild
-from lowering.engine.align import FedRows
+from lowering.engine.align import Expected, FedRows
 from lowering.engine.checks import Watch
 from lowering.engine.counts import plain
 from lowering.engine.either import Either, NeedsOneForm
@@ -59,7 +59,7 @@ class Traced:
     Attributes:
         structure: how the results are built from arrays; None: they are arrays.
         watch: the checks to perform.
-        pairs: see ``lowering.engine.align``.
+        expected: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
         ran: whether the compiled form has run.
         seconds: the time that tracing and compiling took, here or in the process that kept it.
@@ -67,7 +67,7 @@ class Traced:
 
     structure: Any = None
     watch: Watch | None = None
-    pairs: Mapping[tuple[int, int], NeedsExact] = field(default_factory=dict)
+    expected: Expected = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
     uneven: Mapping[str, NeedsExact] = field(default_factory=dict)
     ran: bool = False
@@ -142,7 +142,7 @@ class Traceable:
             # XLA puts results into donated buffers of their form, and a run that overflows is repeated from them.
             if donate and before and (overflows or not all(map(_same_form, before, after))):
                 raise NeedsInputs
-            found.pairs, found.used, found.uneven = runner.fed.pairs, runner.used, runner.uneven
+            found.expected, found.used, found.uneven = runner.fed.expected, runner.used, runner.uneven
             found.watch = watch if checked else None
             return self.buffers.join_traced(after), [env.get(n) for n in self.outputs], overflows, faults
 

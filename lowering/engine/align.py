@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 
 from lowering.engine.counts import SlotValues, each, flat
-from lowering.errors import NeedsExact
+from lowering.engine.wide_labels import Grown
+from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
-from lowering.values import Array, LoDArray, is_concrete, is_padded
+from lowering.values import Array, Axis, LoDArray, Wide, is_concrete, is_padded
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner
@@ -41,30 +42,70 @@ def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -
     return each(values, lambda v: _cut(v, capacity))
 
 
+class Equal(NamedTuple):
+    """Two inputs of a trace, by position, whose row counts must be equal."""
+
+    one: int
+    other: int
+
+
+class Least(NamedTuple):
+    """The axes with a label of a wide input of a trace, by position, must use at least so many positions."""
+
+    at: int
+    label: Hashable
+    number: int
+
+
+Expected = dict[Equal | Least, Need]
+
+
 class FedRows:
-    """The row counts that a trace was given, and which of them must be equal because rows are paired.
+    """The row counts that a trace was given, and what is expected of them.
 
     Attributes:
-        pairs: positions among the inputs of the trace, and the error to raise if their row counts differ.
+        expected: the error to raise for each expectation that is not met: rows are paired, or a dim is cut.
     """
 
     def __init__(self, inputs: Sequence[Any] = ()):
         self._known = {id(v.nrows): (at, v.nrows) for at, v in enumerate(inputs) if is_padded(v)}
-        self.pairs: dict[tuple[int, int], NeedsExact] = {}
+        self._wide = {axis.label: at for at, v in enumerate(inputs) for axis in _axes(v)}
+        self.expected: Expected = {}
 
     def expect_equal(self, op: OpView, values: Sequence[LoDArray]) -> None:
         """Record that ``op`` pairs the rows of these values."""
         at = sorted({self._known[id(v.nrows)][0] for v in values if id(v.nrows) in self._known})
-        for pair in pairwise(at):
-            self.pairs.setdefault(pair, NeedsExact(UNEVEN).asked_by(op))
+        for one, other in pairwise(at):
+            self.expected.setdefault(Equal(one, other), NeedsExact(UNEVEN).asked_by(op))
+
+    def expect_some(self, op: OpView, label: Grown) -> None:
+        """Record that ``op`` leaves some positions of axes with this label, which it cuts; NeedsSizes if it may not."""
+        needed = NeedsSizes(f"op {op.type} cuts all there is of a dim")
+        needed.labels = frozenset({label.base})
+        needed.asked_by(op)
+        if label.base not in self._wide:
+            raise needed
+        self.expected.setdefault(Least(self._wide[label.base], label.base, 1 - label.by), needed)
 
 
-def check_pairs(pairs: Mapping[tuple[int, int], NeedsExact], inputs: Sequence[Any]) -> None:
-    """Raise NeedsExact if inputs whose rows are paired have different numbers of rows, as far as the host knows."""
-    for (a, b), need in pairs.items():
-        counts = [v.nrows for v in (inputs[a], inputs[b]) if is_padded(v) and is_concrete(v.nrows)]
-        if len(counts) == 2 and counts[0] != counts[1]:
+def _axes(value: Any) -> Sequence[Axis]:
+    return value.axes if isinstance(value, Wide) else ()
+
+
+def check_expected(expected: Expected, inputs: Sequence[Any]) -> None:
+    """Raise what is lacking if inputs are not as expected, as far as the host knows."""
+    for what, need in expected.items():
+        if not _met(what, inputs):
             raise need
+
+
+def _met(what: Equal | Least, inputs: Sequence[Any]) -> bool:
+    if isinstance(what, Least):
+        value = inputs[what.at]
+        known = zip(_axes(value), value.counts, strict=True) if isinstance(value, Wide) else ()
+        return all(axis.label != what.label or not is_concrete(n) or n >= what.number for axis, n in known)
+    counts = [v.nrows for v in (inputs[what.one], inputs[what.other]) if is_padded(v) and is_concrete(v.nrows)]
+    return len(counts) < 2 or bool(counts[0] == counts[1])
 
 
 def regrown(values: SlotValues, results: SlotValues) -> SlotValues:

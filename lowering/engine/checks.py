@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.wide_sizes import sized
 from lowering.errors import InvalidArgumentError
 from lowering.program import OpView
 from lowering.registry import Check, OpDef, Slot
@@ -235,6 +236,7 @@ class Watch:
         """Record the demands of ``op`` on its values; raise InvalidArgumentError if known values violate them."""
         check = definition.demands
         assert check is not None
+        values = sized(check, values)
         runs = runner.interpret or not runner.inside
         on_host = runs and not _bounded_by_rows(check, values, op.attrs)
         if on_host and self._checked_on_host(check, definition, op, values):
@@ -289,9 +291,10 @@ class Watch:
 
 
 def _bounded_by_rows(check: Check, values: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
-    """Whether a demand depends on how many rows of a padded value are valid, which is known only to a run."""
-    ragged = any(slot.wants == "meta" and is_padded(values.get(slot.name)) for slot in check.inputs)
-    return ragged and any(isinstance(d.high, jax.core.Tracer) for d in demands(check, values, attrs))
+    """Whether a demand depends on how much of a value is used, rows or places, which is known only to a run."""
+    shapes = [values.get(slot.name) for slot in check.inputs if slot.wants == "meta"]
+    some_used = any(is_padded(v) or isinstance(v, Meta) for v in shapes)
+    return some_used and any(isinstance(d.high, jax.core.Tracer) for d in demands(check, values, attrs))
 
 
 def _traced(demand: Demand) -> bool:
@@ -302,7 +305,10 @@ def _shapes(value: Any) -> Any:
     """A placeholder for a value of which only the shape and dtype are read."""
     if isinstance(value, list):
         return [_shapes(v) for v in value]
-    return None if value is None else jax.ShapeDtypeStruct(tuple(value.shape), value.dtype)
+    if value is None:
+        return None
+    known = (0 if isinstance(n, jax.core.Tracer) else n for n in value.shape)  # no demand depends on the others
+    return jax.ShapeDtypeStruct(tuple(known), value.dtype)
 
 
 def flag_of(demand: Demand, source: Any) -> Array:

@@ -29,7 +29,7 @@ from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
 from lowering.engine.single_wide import run_with_room
-from lowering.engine.wide import bare, check_gradients_of_wide, is_wide, placed, refused, run_wide
+from lowering.engine.wide import check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.engine.wide_labels import Labels
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
@@ -192,7 +192,7 @@ class Runner:
                 " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
             )
         if self.watch is not None and definition.demands is not None and not op.is_backward:
-            self.watch.see(self, definition, op, each(values, bare))
+            self.watch.see(self, definition, op, values)
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
             return scatter(definition, op, _call_jitted(definition, op, values, key, self))
@@ -230,7 +230,7 @@ class Runner:
         if "key" in definition.special:
             run = partial(run, key=placed(key, flat(values)))
         self.widest = True
-        results = run_wide(definition, op, values, run, env)
+        results = run_wide(definition, op, values, run, env, partial(self.fed.expect_some, op))
         if any(isinstance(v, SelectedRows) for v in flat(results)):
             self.scattered |= {axis.label for v in flat(values) if is_wide(v) for axis in v.axes}
         return results

@@ -25,6 +25,7 @@ import numpy as np
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.random_bits import Placed
 from lowering.engine.wide_labels import count_of, root
+from lowering.engine.wide_moves import closed_up, parted, turned
 from lowering.engine.wide_rules import GATHERING, RULES
 from lowering.errors import Need, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
@@ -45,6 +46,9 @@ class Call:
         refilled: whether unused positions of the results become copies of the first one.
         share: axes over which the op takes a mean.
         joined: (axis, n, m) if its positions are put between n others and m others along its dim.
+        moved: slot -> a change of its array before the op runs, given the numbers of used positions by label.
+        least: labels of the results' axes that may have lost all positions.
+        ended: slot -> an axis of its value, of which the op gets the used positions where the room ends.
     """
 
     op: OpView
@@ -54,6 +58,9 @@ class Call:
     refilled: bool = False
     share: tuple[Axis, ...] = ()
     joined: tuple[Axis, int, int] | None = None
+    moved: dict[str, Callable[[Array, Mapping[Any, Array]], Array]] = field(default_factory=dict)
+    least: list[Any] = field(default_factory=list)
+    ended: dict[str, Axis] = field(default_factory=dict)
 
     def attr(self, name: str) -> Any:
         """An attribute, or its default."""
@@ -95,14 +102,23 @@ def bare(value: Any) -> Any:
     return value.data if isinstance(value, Wide) else value
 
 
-def run_wide(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any]) -> SlotValues:
+def run_wide(
+    definition: OpDef,
+    op: OpView,
+    values: SlotValues,
+    run: Run,
+    env: Mapping[str, Any],
+    some: Callable[[Any], None] | None = None,
+) -> SlotValues:
     """The results of an op with some wide values.
+
+    ``some`` is told of labels of axes that may have lost all positions; without it, such a loss is refused.
 
     Raises NeedsSizes if the op cannot take them.
     """
     try:
         if definition.forward is None:
-            return _forward(definition, op, values, run)
+            return _forward(definition, op, values, run, some)
         return _backward(definition, op, values, run, env)
     except Need:
         raise
@@ -110,11 +126,15 @@ def run_wide(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: M
         raise refused(op, flat(values), f"failed on more room than it needs: {error}") from error
 
 
-def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run) -> SlotValues:
+def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, some: Any) -> SlotValues:
     call = _called(definition, op, values)
     axes = RULES[op.type](call)
     if axes is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
+    if call.least and some is None:
+        raise refused(op, flat(values), "may leave nothing of a dim")
+    for label in call.least:
+        some(label)
     counts = _counts(values)
     results = run(_filled(call, values, counts))
     wrapped = {}
@@ -129,14 +149,18 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
-    if forward.type in GATHERING and (RULES[forward.type](call) is None or call.joined):
+    if forward.type in GATHERING and RULES[forward.type](call) is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
     counts = _counts(values)
     given = _filled(call, values, counts)
     for slot in definition.gradient_slots & given.keys():
         _check_gradients(op, slot, values, env)
         given[slot] = _changed(given[slot], values[slot], lambda v, of: _zeroed(v, of, counts))
+        if call.joined:
+            given[slot] = parted(given[slot], *call.joined, counts)
     results = run(given)
+    for slot, axis in call.ended.items():
+        results = {**results, slot + GRAD: turned(results[slot + GRAD], axis, counts[axis.label])}
     wrapped = {}
     for slot, result in results.items():
         names = op.outputs.get(slot) or ()
@@ -212,6 +236,10 @@ def check_gradients_of_wide(op: OpView, results: Mapping[str, Any], env: Mapping
 def _filled(call: Call, values: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:
     """Bare arrays, with the op's neutral element at unused positions."""
     given = each(values, bare)
+    for slot, change in call.moved.items():
+        given[slot] = change(given[slot], counts)
+    for slot, axis in call.ended.items():
+        given[slot] = turned(given[slot], axis, axis.room - counts[axis.label])
     for (slot, axis), fill in call.fills.items():
         given[slot] = _changed(given[slot], values[slot], partial(_where, axis=axis, fill=fill, counts=counts))
     return given
@@ -290,7 +318,7 @@ def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> S
     if call.share:
         results = each(results, lambda v: _shared(v, call.share, counts))
     if call.joined:
-        results = each(results, partial(_closed_up, *call.joined, counts=counts))
+        results = each(results, partial(closed_up, *call.joined, counts=counts))
     return each(results, _refilled) if call.refilled else results
 
 
@@ -303,16 +331,6 @@ def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> An
         count = jnp.maximum(counts[axis.label], 1)
         data = data * (np.asarray(axis.room, data.dtype) / count.astype(data.dtype))
     return replace(value, data=data) if isinstance(value, Wide) else data
-
-
-def _closed_up(axis: Axis, before: int, after: int, value: Any, *, counts: Mapping[Any, Array]) -> Any:
-    """The last ``after`` positions moved to where the used ones end; what was there becomes unused."""
-    if not after:
-        return value
-    data = value.data
-    last = jax.lax.slice_in_dim(data, data.shape[axis.dim] - after, None, axis=axis.dim)
-    data = jax.lax.dynamic_update_slice_in_dim(data, last, before + counts[axis.label], axis.dim)
-    return replace(value, data=data)
 
 
 def _refilled(value: Any) -> Any:

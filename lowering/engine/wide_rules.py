@@ -185,6 +185,17 @@ def _one_hot(call: Call) -> Found:
     return {"*": call.axes("X")} if call.only("X") and in_front(call.axes("X"), call.shape("X")) else None
 
 
+def _unit(*rows: str) -> Rule:
+    """One step of a recurrence on rows, which are paired."""
+
+    def rule(call: Call) -> Found:
+        axes = {call.axes(slot) for slot in rows}
+        wise = len(axes) == 1 and call.only(*rows) and all(axis.dim == 0 for axis in call.axes(rows[0]))
+        return {"*": call.axes(rows[0])} if wise else None
+
+    return rule
+
+
 def _batch_like(call: Call) -> Found:
     """Filled with one number, with the size of one dim, which may be wide."""
     source, target = int(call.attr("input_dim_idx")), int(call.attr("output_dim_idx"))
@@ -256,6 +267,8 @@ RULES: dict[str, Rule] = {
     "one_hot_v2": _one_hot,
     "fill_constant_batch_size_like": _batch_like,
     "layer_norm": _layer_norm,
+    "gru_unit": _unit("Input", "HiddenPrev"),
+    "lstm_unit": _unit("X", "C_prev"),
     "linear_chain_crf": _chains("Alpha", "EmissionExps"),
     "crf_decoding": _chains("ViterbiPath"),
     "sequence_pad": _nothing,
@@ -263,5 +276,6 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "concat gather matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
+    "concat conv2d conv3d gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min"
+    " reduce_prod".split()
 )

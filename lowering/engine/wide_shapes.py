@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from lowering.engine.wide_labels import grown
+from lowering.engine.wide_labels import grown, root
+from lowering.engine.wide_moves import places_in_room
 from lowering.program import GRAD
 from lowering.values import Axis
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 
 Found = Mapping[str, Sequence[Axis]] | None
 Rule = Callable[["Call"], Found]
+
+
+# From where on the end of a slice is that of its dim: ``x[1:]`` is written with a far end.
+_FAR = 10_000_000
 
 
 def of_xshape(axes: Sequence[Axis]) -> list[Axis]:
@@ -142,34 +148,88 @@ def _unsqueeze(call: Call) -> Found:
 
 
 def _slice(call: Call) -> Found:
-    """Along other axes; or the first position, which is always used in what is fed."""
-    if not call.only("Input") or any(call.each(s) for s in call.values if s.startswith(("Starts", "Ends"))):
+    """Along other axes; or the first or last position, or all but one, of what is fed and keeps some."""
+    computed = any(call.each(slot) for slot in call.values if slot.startswith(("Starts", "Ends")))
+    if computed or not call.only("Input", "Out" + GRAD):
         return None
     cut = dict(zip(call.attr("axes"), zip(call.attr("starts"), call.attr("ends"), strict=True), strict=True))
     gone = set(call.attr("decrease_axis"))
     left = []
     for axis in call.axes("Input"):
-        start, end = cut.get(axis.dim, (0, 2**31 - 1))
-        whole = axis.inner == 1 and axis.room == call.shape("Input")[axis.dim] and isinstance(axis.label, int)
-        if whole and (start, end) == (0, 1):
+        size = call.shape("Input")[axis.dim]
+        start, end = cut.get(axis.dim, (0, size))
+        fed = _whole(axis, call.shape("Input")) and isinstance(root(axis.label), int)
+        if fed and (start, end) == (0, 1):
             continue
-        if (start, end) != (0, 2**31 - 1):
+        if fed and start == -1 and (end >= _FAR or (end == 0 and axis.dim in gone)) and not call.ended:
+            call.ended["Input"] = axis
+            continue
+        if fed and ((start == 1 and end >= _FAR) or (start, end) == (0, -1)):
+            axis = axis._replace(room=size - 1, label=grown(axis.label, -1))
+            call.least.append(axis.label)
+        elif start != 0 or end < size:
             return None
         left.append(axis._replace(dim=axis.dim - sum(d < axis.dim for d in gone)))
     return {"*": left}
 
 
-def _gather(call: Call) -> Found:
-    """Rows of X, along whose first dim there is no spare room: as many as Index has.
+def _whole(axis: Axis, shape: Sequence[int]) -> bool:
+    """Whether a dim is the positions of an axis and nothing else."""
+    return axis.inner == 1 and axis.room == shape[axis.dim]
 
-    In the gradient, what Index has at unused positions would write over gradients of others.
+
+def _gather(call: Call) -> Found:
+    """Rows of X, as many as Index has: their numbers, which count no unused ones, become those of X with its room.
+
+    In the gradient, what Index has at unused positions would write over gradients of others: it is sent outside.
     """
     along = [*call.each("Axis"), *([] if call.attr("axis") == 0 else [call.attr("axis")])]
-    index = call.axes("Index") if call.op.type == "gather" else ()
-    gradients = [slot for slot in call.values if slot.endswith(GRAD)]
-    apart = call.only("X", *gradients, *(["Index"] if index else [])) and all(a.dim != 0 for a in call.axes("X"))
-    fits = not along and apart and all(axis.dim == 0 for axis in index)
-    return {"*": [*index, *call.axes("X")]} if fits else None
+    index, rows = call.axes("Index"), call.shape("X")[0]
+    if along or not call.only("X", "Index", "Out" + GRAD) or any(axis.dim != 0 for axis in index):
+        return None
+    _places_in(call, [[axis for axis in call.axes("X") if axis.dim == 0]])
+    if call.op.type != "gather":
+        call.fills.update({("Index", axis): rows for axis in index})
+    return {"*": [*index, *(axis for axis in call.axes("X") if axis.dim)]}
+
+
+def _gather_nd(call: Call) -> Found:
+    """The parts of Index, along its last dim, say places in the first dims of X."""
+    index, parts, front = call.axes("Index"), call.shape("Index")[-1], len(call.shape("Index")) - 1
+    if not call.only("X", "Index", "Out" + GRAD) or any(axis.dim == front for axis in index):
+        return None
+    _places_in(call, [[axis for axis in call.axes("X") if axis.dim == dim] for dim in range(parts)])
+    left = [axis._replace(dim=axis.dim - parts + front) for axis in call.axes("X") if axis.dim >= parts]
+    return {"*": [*index, *left]}
+
+
+def _places_in(call: Call, axes: Sequence[Sequence[Axis]]) -> None:
+    """Let the parts of Index, which count used positions, say where these are along the axes of each part."""
+    x = call.shape("X")
+    merged = [[a for a in part if not _whole(a, x)] for part in axes]
+    if any(merged):
+        call.moved["Index"] = partial(places_in_room, merged)
+
+
+def _conv(call: Call) -> Found:
+    """Windows along whole dims, one at each place, which read zeros where nothing is used, as in the padding."""
+    spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
+    if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
+        return None
+    pads = [int(n) for n in call.attr("paddings")]
+    pads = [n for n in pads for _ in range(2)] if len(pads) == len(spatial) else pads
+    found = []
+    for axis in call.axes("Input"):
+        at = axis.dim - 2
+        if axis.dim and (at < 0 or not _whole(axis, call.shape("Input")) or call.attr("strides")[at] != 1):
+            return None
+        if axis.dim:
+            call.fills["Input", axis] = 0
+            more = pads[2 * at] + pads[2 * at + 1] - call.attr("dilations")[at] * (spatial[at] - 1)
+            axis = axis._replace(room=axis.room + more, label=grown(axis.label, more))
+            call.least += [axis.label] if more < 0 else []
+        found.append(axis)
+    return {"*": found}
 
 
 def _repeated(attr: str) -> Rule:
@@ -184,6 +244,16 @@ def _repeated(attr: str) -> Rule:
     return rule
 
 
+def _expand_as(call: Call) -> Found:
+    """X tiled to the shape of another value, with the axes of that: X has each of them, or one place there."""
+    (x, target), gradients = (call.axes(slot) for slot in ("X", "target_tensor")), "Out" + GRAD
+    if not call.only("X", "target_tensor", gradients) or len(call.shape("X")) != len(call.shape("target_tensor")):
+        return None
+    tiled = [a for a in target if a not in x]
+    fits = set(x) <= set(target) and all(call.shape("X")[a.dim] == 1 for a in tiled)
+    return {"*": target} if fits else None
+
+
 def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
     """Whether none of the axes is the last of several dims, which may be dropped."""
     return not any(axis.dim == len(shape) - 1 and shape[-1] == 1 for axis in axes)
@@ -191,7 +261,9 @@ def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
 
 LAYOUTS: dict[str, Rule] = {
     "concat": _joined,
+    **dict.fromkeys(["conv2d", "conv3d"], _conv),
     "gather": _gather,
+    "gather_nd": _gather_nd,
     "split": _split,
     "stack": _stack,
     "transpose": _transpose,
@@ -206,6 +278,7 @@ LAYOUTS: dict[str, Rule] = {
     "unsqueeze": _unsqueeze,
     "unsqueeze2": _unsqueeze,
     "slice": _slice,
+    "expand_as": _expand_as,
     "expand": _repeated("expand_times"),
     "tile": _repeated("repeat_times"),
 }

@@ -18,10 +18,11 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 @dataclass(frozen=True)
 class Input:
-    """Its dims, and how the numbers of an array of a shape are drawn."""
+    """Its dims, and how the numbers of an array of a shape are drawn; ``of`` what dims, if they are places there."""
 
     dims: str
     draw: Draw
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Case:
         takes: the letters that may be wide, each alone and all together; for others the op may ask for true sizes.
         counts: the number of variables of an output slot that takes several.
         backward: whether the gradient op takes what the op takes.
+        least: the least size of a dim.
     """
 
     inputs: Mapping[str, Any]
@@ -40,6 +42,7 @@ class Case:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     backward: bool = True
+    least: int = 1
 
 
 def reals(dims: str) -> Input:
@@ -95,8 +98,8 @@ def _reduced(make: Callable[[str], Input]) -> tuple[Case, ...]:
     )
 
 
-def _shaped(takes: str, dims: str, /, slot: str = "X", **attrs: Any) -> Case:
-    return Case({slot: reals(dims)}, takes, attrs)
+def _shaped(takes: str, dims: str, /, slot: str = "X", least: int = 1, **attrs: Any) -> Case:
+    return Case({slot: reals(dims)}, takes, attrs, least=least)
 
 
 def _products(turned_x: str, turned_y: str) -> tuple[Case, ...]:
@@ -126,6 +129,12 @@ def _rows(rng: np.random.Generator, sizes: Mapping[str, int]) -> LoDArray:
     return LoDArray(rng.standard_normal((3, sizes["n"])), (np.array([0, 1, 3], np.int32),))
 
 
+def _places_in(of: str, dims: str) -> Input:
+    """Places in dims: one number for each of them, along the last of ``dims``."""
+    return Input(dims, lambda rng, shape: rng.random(shape), of)
+
+
+_UNIT = {"Input": reals("b*n 6"), "HiddenPrev": reals("b*n 2"), "Weight": reals("2 6"), "Bias": reals("1 6")}
 _SQUEEZED = (_shaped("bn", "b 1 n 2", axes=[1]), _shaped("bn", "b*n 2 1", axes=[-1]))
 _UNSQUEEZED = (_shaped("bn", "b n 2", axes=[1, 3]), _shaped("bn", "b*n 2", axes=[-1]))
 _RESHAPED = (
@@ -173,14 +182,25 @@ CASES: dict[str, tuple[Case, ...]] = {
     "where": (Case({"Condition": flags("b n m"), "X": reals("b n m"), "Y": reals("b n m")}, "bnm"),),
     "concat": (
         Case({"X": [reals("b n 3"), reals("b n 2")]}, "bn", {"axis": -1}),
-        Case({"X": [reals("b 2 3"), reals("b n 3"), reals("b 2 3")]}, "bn", {"axis": 1}, backward=False),
+        Case({"X": [reals("b 2 3"), reals("b n 3"), reals("b 4 3")]}, "bn", {"axis": 1}),
         Case({"X": [reals("b n"), reals("b n")]}, "b", {"axis": 1}),
     ),
     "gather": (
         Case({"X": reals("5 n m"), "Index": below("3", 5)}, "nm"),
-        Case({"X": reals("5 n m"), "Index": below("k", 5)}, "knm", backward=False),
-        Case({"X": reals("n 2"), "Index": below("3", 1)}, ""),
+        Case({"X": reals("5 n m"), "Index": below("k", 5)}, "knm"),
+        Case({"X": reals("n 2"), "Index": below("k", 1)}, "kn"),
+        Case({"X": reals("b*n*2 3"), "Index": _places_in("b*n*2", "k*m")}, "bnkm"),
     ),
+    "gather_nd": (
+        Case({"X": reals("b n m"), "Index": _places_in("b n", "k 2")}, "bnmk"),
+        Case({"X": reals("3 b*n m"), "Index": _places_in("3 b*n", "k 2")}, "bnmk"),
+    ),
+    "conv2d": (
+        Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"paddings": [1, 1, 0, 2]}),
+        Case({"Input": reals("b*n 2 m 3"), "Filter": reals("2 2 3 3")}, "bnm", {"paddings": [1, 1]}, least=2),
+        Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "n", {"strides": [1, 2], "groups": 2}, least=2),
+    ),
+    "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
     "split": (
         Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
         Case({"X": reals("b n 5")}, "bn", {"sections": [2, 3], "axis": -1}, {"Out": 2}),
@@ -195,7 +215,15 @@ CASES: dict[str, tuple[Case, ...]] = {
     "slice": (
         _shaped("bn", "b n 4", slot="Input", axes=[2], starts=[1], ends=[3]),
         _shaped("bn", "b n 4", slot="Input", axes=[1], starts=[0], ends=[1], decrease_axis=[1]),
-        _shaped("b", "b n 4", slot="Input", axes=[1], starts=[-1], ends=[2**31 - 1]),
+        _shaped("bn", "b n 4", slot="Input", axes=[1], starts=[-1], ends=[2**31 - 1]),
+        _shaped("bn", "b n 4", slot="Input", axes=[1], starts=[-1], ends=[0], decrease_axis=[1]),
+        _shaped("bn", "b n 4", slot="Input", least=2, axes=[1], starts=[1], ends=[2**31 - 1]),
+        _shaped("bn", "b n 4", slot="Input", least=2, axes=[1, 2], starts=[0, 1], ends=[-1, 3]),
+        _shaped("b", "b n 4", slot="Input", axes=[1], starts=[-2], ends=[-1]),
+    ),
+    "expand_as": (
+        Case({"X": reals("b 1 3"), "target_tensor": reals("b n 3")}, "bn"),
+        Case({"X": reals("1 n 1"), "target_tensor": reals("b n 3")}, "bn"),
     ),
     "expand": (_shaped("bn", "b n 2", expand_times=[1, 1, 3]), _shaped("b", "b n", expand_times=[1, 2])),
     "tile": (_shaped("bn", "b n 2", repeat_times=[1, 1, 3]), _shaped("b", "b n", repeat_times=[1, 2])),
@@ -238,6 +266,8 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("b n 3"), "Scale": reals("3"), "Bias": reals("3")}, "bn", {"begin_norm_axis": 2}),
         _shaped("b", "b n 3"),
     ),
+    "gru_unit": (Case(_UNIT, "bn"),),
+    "lstm_unit": (Case({"X": reals("b*n 8"), "C_prev": reals("b*n 2")}, "bn", {"forget_bias": 0.5}),),
     "linear_chain_crf": (Case(_emissions(Label=below("3 n", 4)), "n"),),
     "crf_decoding": (Case(_emissions(), "n"), Case(_emissions(Label=below("3 n", 4)), "n")),
     "sequence_pad": (Case({"X": _rows, "PadValue": reals("n")}, "", {"padded_length": 3}),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -117,11 +118,16 @@ def _products(shapes, attr):
     return {"Out": (*batches[0], *ends) or (1,)}
 
 
+def _row_by_row(attrs: Any, ndim: int) -> Wise:
+    """Rows are batches where X has more dims than a matrix: Y's batches are rows then, too, or Y is one matrix."""
+    return WISE if ndim > 2 and not attrs["fused_transpose_Out"] else Wise("x")
+
+
 @op(
     vendor="use_mkldnn use_quantizer Scale_x Scale_y Scale_out force_fp32_output",
     grad="vjp",
     reads="x y",
-    rows=Wise("x"),
+    rows=_row_by_row,
     infer=by_rule(_products),
 )
 def matmul(

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
+from lowering.engine.wide_sizes import sizes
 from lowering.errors import Misfit, NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar
@@ -97,7 +98,7 @@ def _split_index(index: Any, x: Any) -> tuple[Any, ...]:
 
 def _nd_demands(x, index):
     """Each part of an index addresses one of the first dims of X."""
-    size = np.asarray(x.shape[: index.shape[-1]], np.int64)
+    size = sizes(x.shape[: index.shape[-1]])
     return [Demand("index", index, 0, size)] if index.shape[-1] else []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine import multiples
 from lowering.engine.counts import RowSize, with_rows
 from lowering.engine.infer_rules import Out, by_rule
 from lowering.errors import NeedsExact
@@ -15,20 +16,27 @@ from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo, declared_product
 from lowering.registry import MASKED, WISE, Sizes, op
-from lowering.values import LoDArray, Meta, data_of
+from lowering.values import LoDArray, Meta, data_of, fill_padding
 
 X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from
 
 
 def keep_rows(x: LoDArray, out: Any) -> Any:
-    """``out`` with the rows of X where dim 0 still is the rows; several rows out of each padded one are rows, too."""
+    """``out`` with the rows of X where dim 0 still is the rows.
+
+    Several rows out of each padded one are rows, too, and so is what joins them again.
+    """
     if not x.data.ndim:
         return out
     rows = out.shape[0] if out.ndim else -1
     if rows == x.capacity:
         return x.with_data(out)
     if x.padded and rows > 0 and rows % x.capacity == 0:
-        return LoDArray(out, (), x.rows() * np.int32(rows // x.capacity))
+        return LoDArray(out, (), multiples.times(x.rows(), rows // x.capacity))
+    if x.padded and rows > 0 and x.capacity % rows == 0:
+        count = multiples.part(x.rows(), x.capacity // rows)
+        if count is not None:
+            return LoDArray(fill_padding(out, count, backward=False), (), count)
     if x.padded:
         raise NeedsExact("a change of shape would mix padded rows")
     return out
@@ -101,7 +109,9 @@ def _back(d_out: LoDArray, x: Meta, shape: tuple[int, ...]) -> Any:
     if d_out.padded == (x.nrows is not None):
         return x.like(out)
     if d_out.padded and shape and shape[0] and d_out.capacity > shape[0] and d_out.capacity % shape[0] == 0:
-        return LoDArray(out, (), d_out.rows() // np.int32(d_out.capacity // shape[0]))
+        joined = d_out.capacity // shape[0]
+        count = multiples.part(d_out.rows(), joined)
+        return LoDArray(out, (), d_out.rows() // np.int32(joined) if count is None else count)
     return keep_rows(d_out, out)
 
 
@@ -395,7 +405,7 @@ def _(x: Meta, d_out: LoDArray, expand_times: Sizes = None, expand_times_tensor:
     return grad if isinstance(times[0], RowSize) else keep_rows(d_out, grad)
 
 
-@op(slots={"target_tensor": "target_tensor"}, diff="x", rows=None, lod=None)
+@op(slots={"target_tensor": "target_tensor"}, diff="x", rows=WISE, lod=None)
 def expand_as(x, target_tensor: Meta):
     """Out = X tiled to the shape of target_tensor, whose dimensions are multiples of X's."""
     return jnp.tile(x, [t // n for t, n in zip(target_tensor.shape, x.shape, strict=True)])
