@@ -13,8 +13,6 @@ from lowering.program import BlockView, OpView, ProgramView
 from lowering.values import TensorArray
 from tests.control_flow.running import build, run
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 layers = fluid.layers
 
 

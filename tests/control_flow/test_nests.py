@@ -13,8 +13,6 @@ import fluidjax as fluid
 from fluidjax.testing.nests import nests
 from tests.control_flow.running import build, run
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 layers = fluid.layers
 RANDOM = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -13,8 +13,6 @@ from fluidjax import layers
 from lowering.loops import saves as loop_saves
 from tests.control_flow.running import build, ragged, run
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 WIDTH, LENGTHS = 3, [2, 4, 1]
 
 

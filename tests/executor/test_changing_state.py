@@ -11,8 +11,6 @@ import fluidjax as fluid
 from fluidjax.execution.mode import interpret_mode
 from tests.executor.conftest import ragged
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 layers = fluid.layers
 X = np.linspace(0, 1, 24, dtype=np.float32).reshape(6, 4)
 Y = np.array([0, 1, 1, 0, 1, 0]).reshape(-1, 1)

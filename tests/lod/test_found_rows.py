@@ -12,8 +12,6 @@ import fluidjax as fluid
 
 from .conftest import train
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
 layers = fluid.layers
 BATCH, STEPS, CLASSES = 30, 16, 40
 

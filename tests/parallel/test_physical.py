@@ -12,7 +12,6 @@ PROVEN = {"lookup_in_share"}
 
 def test_several_physical_devices() -> None:
     flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    flags["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # as the fixture ``compiled_quickly``
     child = [sys.executable, "-W", "error", "-m", "tests.parallel.physical"]
     done = subprocess.run(child, env=flags, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0 and "all is well" in done.stdout, done.stdout + done.stderr
