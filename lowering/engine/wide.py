@@ -158,7 +158,7 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
         given[slot] = _changed(given[slot], values[slot], lambda v, of: _zeroed(v, of, counts))
         if call.joined:
             given[slot] = parted(given[slot], *call.joined, counts)
-    results = run(given)
+    results, call.joined = run(given), None
     for slot, axis in call.ended.items():
         results = {**results, slot + GRAD: turned(results[slot + GRAD], axis, counts[axis.label])}
     wrapped = {}

@@ -183,6 +183,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "concat": (
         Case({"X": [reals("b n 3"), reals("b n 2")]}, "bn", {"axis": -1}),
         Case({"X": [reals("b 2 3"), reals("b n 3"), reals("b 4 3")]}, "bn", {"axis": 1}),
+        Case({"X": [reals("2 n 3"), reals("2 1 3")]}, "n", {"axis": 1}),
         Case({"X": [reals("b n"), reals("b n")]}, "b", {"axis": 1}),
     ),
     "gather": (
