@@ -185,6 +185,7 @@ class Blocks:
     def __init__(self) -> None:
         self.compilations = 0
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
+        self._contents: WeakValueDictionary[Any, Entry] = WeakValueDictionary()
         self._families: WeakValueDictionary[Any, Family] = WeakValueDictionary()
         self._chunks: dict[Any, Any] = {}
         self._jobs = Jobs()
@@ -195,9 +196,9 @@ class Blocks:
         if point.depth == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops run one by one, bit for bit
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._runs += 1
-        entry = self._entries.get(point)
-        if entry is None:
-            self._new(point).see(alive)
+        entry = self._entries.get(point) or self._entry(point)
+        if entry.last == self._runs:  # it has never occurred before
+            entry.family.see(alive)
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
         entry.last = self._runs
@@ -219,14 +220,18 @@ class Blocks:
         entry.family.seconds += taken_now
         return results
 
-    def _new(self, point: Point) -> Family:
-        """Remember a sequence; its family."""
-        alike = tuple([(p.kernel.type, p.codes, *[out is None for out in p.outs]) for p in point.way()])
-        family = self._families.setdefault(alike, Family())
-        self._entries[point] = Entry(family, self._runs)
+    def _entry(self, point: Point) -> Entry:
+        """Remember a sequence: as one that is known, if another tree (see ``points``) had one of equal content."""
+        content = tuple([each.key() for each in point.way()])
+        entry = self._contents.get(content)
+        if entry is None:
+            alike = tuple([(p.kernel.type, p.codes, *[out is None for out in p.outs]) for p in point.way()])
+            family = self._families.setdefault(alike, Family())
+            entry = self._contents[content] = Entry(family, self._runs)
+        self._entries[point] = entry
         if len(self._entries) > _KEPT:
             self._entries.popitem(last=False)
-        return family
+        return entry
 
     def _ask(self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> None:
         """Let the thread compile a sequence, for all outputs that have been needed so far, of it or of others often."""

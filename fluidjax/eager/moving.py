@@ -7,9 +7,8 @@ all of them are seen to do so at once, though each makes what follows it another
 from __future__ import annotations
 
 from fluidjax.eager.kernels import Kernel, freeze
-from fluidjax.eager.points import Point
+from fluidjax.eager.points import CLOSED, Point
 
-CLOSED = 2  # different numbers that stay attributes
 _NUMBERS = frozenset("scale bias factor min max seed value str_value".split())
 
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel, kernel_of, replaced
-from fluidjax.eager.moving import CLOSED, moves
+from fluidjax.eager.moving import moves
 from fluidjax.eager.plans import Plan, Step
-from fluidjax.eager.points import Point
+from fluidjax.eager.points import CLOSED, Point
 from fluidjax.eager.sizes import known
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase

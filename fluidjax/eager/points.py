@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 _MOST = 100_000  # points; beyond this the tree is rebuilt
+CLOSED = 2  # different numbers at a place that stay attributes (see ``moving``)
 
 
 class Point:
@@ -74,16 +75,16 @@ class Point:
     ) -> Point:
         """The point after this one, given what comes next."""
         last = self.expected
-        if last is not None and last._key() == (kernel, codes, fresh):
+        if last is not None and last.key() == (kernel, codes, fresh):
             return last
         if last is not None and self._others is None:
-            self._others = {last._key(): last}
+            self._others = {last.key(): last}
         found = None if self._others is None else self._others.get((kernel, codes, fresh))
         if found is None:
             found = Point(self, kernel, codes, fresh, outs, special, self.tree)
             self.tree.points += 1
             if self._others is not None:
-                self._others[found._key()] = found
+                self._others[found.key()] = found
         self.expected = found
         return found
 
@@ -92,7 +93,8 @@ class Point:
             return before.place, before.constants + 1
         return hash((before.place, self.kernel.type, self.outs)), before.constants
 
-    def _key(self) -> Any:
+    def key(self) -> Any:
+        """What it adds to the previous point."""
         return self.kernel, self.codes, self.fresh
 
     def way(self, since: int = 0) -> list[Point]:
@@ -108,17 +110,21 @@ class Point:
 class Tree:
     """All points.
 
+    A tree that is rebuilt forgets sequences. Their blocks, which are known by content, and the numbers that were seen
+    to move stay known.
+
     Attributes:
         points: their number.
         numbers: those seen at each place (see ``moving``).
     """
 
     def __init__(self) -> None:
+        self.numbers: dict[Any, set[Any]] = {}
         self._begin()
 
     def _begin(self) -> None:
         self.points = 0
-        self.numbers: dict[Any, set[Any]] = {}
+        self.numbers = {place: seen for place, seen in self.numbers.items() if len(seen) > CLOSED}
         self._root = Point(None, None, (), (), (), False, self)
 
     def root(self) -> Point:

@@ -46,7 +46,7 @@ class RecordedStretch(Stretch):
     @property
     def traces(self) -> int:
         """How often ops were compiled together."""
-        points = [sequence.point for sequence in self._sequences.values() if sequence is not None]
+        points = {sequence.point for sequence in self._sequences.values() if sequence is not None}
         return super().traces + sum(map(recorder.blocks.compilations_of, points))
 
     def _run(self, segment: Segment, env: dict[str, Any], seed: Any) -> bool:

@@ -441,3 +441,26 @@ def test_what_an_op_admits_beside_its_range_comes_again() -> None:
         label = fluid.dygraph.to_variable(np.array(labels, "int64").reshape(2, 1))
         loss = fluid.layers.softmax_with_cross_entropy(scores, label).numpy().ravel()
         np.testing.assert_allclose(loss, [0 if k < 0 else np.log(3) for k in labels], rtol=1e-6)
+
+
+def test_blocks_outlive_the_tree_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more points than a tree has, each step records its sequences anew, and compiles nothing."""
+    net = Net()
+    opt = fluid.optimizer.Adam(dg.ExponentialDecay(0.01, 2, 0.9), parameter_list=net.parameters())
+
+    def steps() -> list[Any]:
+        losses = [train(1, net, opt, rows=rows)[0] for rows in (3, 2, 3, 2)]
+        scaled = [float(layers.reduce_sum(layers.exp(net.first.bias) * (1.0 + k))) for k in range(4)]
+        recorder.blocks.wait()
+        return [*losses, *scaled]
+
+    for _ in range(3):
+        steps()
+    compiled = recorder.blocks.compilations
+    root = recorder._tree.root()
+    monkeypatch.setattr("fluidjax.eager.points._MOST", 10)
+    recorder.flush()
+    losses = [loss for _ in range(3) for loss in steps()]
+    assert recorder._tree.root() is not root
+    assert recorder.blocks.compilations == compiled
+    assert np.isfinite(losses).all() and losses[-8] < losses[0]

@@ -126,3 +126,13 @@ def test_results_declared_sparse_are_sparse() -> None:
     view = program_view(program)
     stretch = RecordedStretch(view, view.blocks[0].ops, ["out"], platform="cpu", capacities={}, checked=False)
     assert isinstance(stretch.run({}, None)["out"], SelectedRows)
+
+
+def test_a_net_made_again_compiles_nothing() -> None:
+    def trained() -> int:
+        train(Net, [IDS] * 4)
+        return recorder.blocks.compilations
+
+    trained()
+    twice = trained()  # parameters are made a second time here, which is a block of its own
+    assert 0 < twice == trained()
