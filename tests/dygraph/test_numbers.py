@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,21 +10,16 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager import blocks, forms, kernels
+from fluidjax.eager import kernels
 from fluidjax.eager.pending import recorder
 
 dg = fluid.dygraph
 
 
 @pytest.fixture(autouse=True)
-def under_guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    recorder.flush()
-    recorder.blocks.wait()
-    monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
+def under_guard() -> Iterator[None]:
     with dg.guard():
         yield
-    recorder.flush()
-    recorder.blocks.wait()
 
 
 def var(*shape: int) -> Any:
@@ -53,18 +47,9 @@ def step(change: Callable[[Any, int], Any], k: int) -> tuple[float, list[Any]]:
     return float(loss), x.gradient().tolist()
 
 
-@pytest.fixture
-def own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernels but a test's own: one that another test's sequences contain is not dropped with the others."""
-    monkeypatch.setattr(kernels, "_kernels", {})
-    monkeypatch.setattr(kernels, "_replaced", OrderedDict())
-    monkeypatch.setattr(forms, "_forms", {})
-
-
 @pytest.mark.usefixtures("own_kernels")
 @pytest.mark.parametrize("name", CHANGING)
-def test_they_compile_nothing_new_and_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_SPARE", 4)
+def test_they_compile_nothing_new_and_agree(name: str) -> None:
     found, counts = [], []
     for k in range(16):
         found.append(step(CHANGING[name], k))

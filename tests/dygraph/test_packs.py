@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager import blocks
 from fluidjax.eager.packs import Piece
 from fluidjax.eager.pending import recorder
 
@@ -19,14 +18,9 @@ dg, layers = fluid.dygraph, fluid.layers
 
 
 @pytest.fixture(autouse=True)
-def under_guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    recorder.flush()
-    recorder.blocks.wait()
-    monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
+def under_guard() -> Iterator[None]:
     with dg.guard():
         yield
-    recorder.flush()
-    recorder.blocks.wait()
 
 
 class Net(dg.Layer):

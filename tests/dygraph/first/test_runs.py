@@ -12,7 +12,6 @@ import pytest
 import fluidjax as fluid
 from fluidjax.eager.first import runs
 from fluidjax.eager.kernels import Kernel, kernel_of
-from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import spec_of
 from lowering.engine.x64 import in_x64
 
@@ -21,8 +20,8 @@ type_of = type
 
 
 @pytest.fixture
-def compiled() -> Iterator[Callable[[], int]]:
-    """Returns how much XLA compiled since the last call."""
+def compiled(own_kernels: None) -> Iterator[Callable[[], int]]:
+    """Returns how much XLA compiled since the last call, of kernels of the test's own."""
     count = 0
 
     def listen(event: str, duration: float, **about: object) -> None:
@@ -34,8 +33,6 @@ def compiled() -> Iterator[Callable[[], int]]:
         found, count = count, 0
         return found
 
-    recorder.flush()
-    recorder.blocks.wait()
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield since
     jax.monitoring.unregister_event_duration_listener(listen)

@@ -10,6 +10,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import dygraph, layers
 from fluidjax.dygraph.dygraph_to_static.program_translator import convert_function_with_cache
+from fluidjax.eager.pending import recorder
 from tests.dygraph.to_static.helpers import same
 
 X = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 2.0], [4.0, 1.0, 1.0], [-2.0, 0.0, 3.0]], "float32")
@@ -73,6 +74,7 @@ def test_it_trains_as_eager_mode_does(translator) -> None:
 
 def test_a_step_compiles_once(translator) -> None:
     train(True)
+    recorder.blocks.wait()
     _, (_, partial) = translator.get_program_cache().last()
     assert partial.compilations == 2
     assert len(translator.get_program_cache()) == 1

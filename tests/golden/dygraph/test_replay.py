@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from fluidjax.eager import blocks, chunks, jobs
 from fluidjax.eager.order import one_by_one
 from fluidjax.eager.packs import taken
 from fluidjax.eager.pending import recorder
+from tests.dygraph.afresh import nothing_remembered
 from tests.golden.dygraph.compare import difference
 from tests.golden.dygraph.replay import CASES, names, problem
 
@@ -43,13 +45,15 @@ class Uncompiled:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks are counted as if they were compiled, and at once: how busy the machine is decides nothing."""
-    recorder.blocks.wait()  # or its thread would make the blocks of an earlier test of this class
-    monkeypatch.setattr(jobs, "background", SimpleNamespace(submit=lambda task: task()))
-    monkeypatch.setattr(blocks, "Whole", Uncompiled)
-    monkeypatch.setattr(chunks.Chunk, "compile", lambda chunk, leaves: chunk.run)
-    monkeypatch.setattr(recorder, "blocks", blocks.Blocks())
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Blocks are counted as if they were compiled, and at once: no other test and no busy machine decides anything."""
+    with nothing_remembered():
+        monkeypatch.setattr(jobs, "background", SimpleNamespace(submit=lambda task: task()))
+        monkeypatch.setattr(blocks, "Whole", Uncompiled)
+        monkeypatch.setattr(blocks, "_SECONDS", 1e9)
+        monkeypatch.setattr(blocks, "_OFTEN", 0.0)
+        monkeypatch.setattr(chunks.Chunk, "compile", lambda chunk, leaves: chunk.run)
+        yield
 
 
 @pytest.mark.usefixtures("counted")

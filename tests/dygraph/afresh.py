@@ -1,0 +1,50 @@
+"""Eager mode as in a new process: what is counted must not follow from the tests before, nor from a busy machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+import pytest
+
+from fluidjax.eager import forms, kernels, numbers, sizes
+from fluidjax.eager.blocks import Blocks
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.points import Tree
+from fluidjax.execution import background
+
+
+def settle() -> None:
+    """Run what is pending, and wait for all that is done beside."""
+    recorder.flush()
+    recorder.blocks.wait()
+    background.wait()
+
+
+@contextlib.contextmanager
+def nothing_remembered() -> Iterator[None]:
+    """Context manager: sequences, numbers that move and blocks are those of what runs inside, and end with it."""
+    settle()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "_tree", Tree())
+        patch.setattr(recorder, "blocks", Blocks())
+        patch.setattr(numbers, "_starts", {})
+        patch.setattr(sizes, "_bound", WeakKeyDictionary())
+        recorder._clear()
+        yield
+        settle()
+    recorder._clear()
+
+
+@contextlib.contextmanager
+def own_kernels() -> Iterator[None]:
+    """Context manager: so are kernels, which tests share otherwise because each is compiled; with few spare ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_kernels", {})
+        patch.setattr(kernels, "_replaced", OrderedDict())
+        patch.setattr(kernels, "_SPARE", 4)
+        patch.setattr(forms, "_forms", {})
+        patch.setattr(numbers, "_affines", {})
+        yield
