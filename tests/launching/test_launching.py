@@ -165,8 +165,8 @@ def test_a_killed_launcher_leaves_no_trace(tmp_path: Path) -> None:
     again = launched(tmp_path, "killed")
     for one, other in zip(whole, again, strict=True):
         assert one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)
-    for rank in range(2):  # 18 steps, of which the first 8 are in the checkpoint
-        assert (tmp_path / f"workerlog.{rank}").read_text().split("\n")[-2] == "steps 10"
+    last = {(tmp_path / f"workerlog.{rank}").read_text().split("\n")[-2] for rank in range(2)}
+    assert last in ({"steps 10"}, {"steps 14"})  # of 18: after step 8, or 4 if all died before that one was written
 
 
 def test_a_checkpoint_counts_when_all_have_written_theirs(tmp_path: Path) -> None:
