@@ -51,11 +51,13 @@ def tall_and_narrow(case: Case, rng: np.random.Generator) -> tuple[dict[str, Any
     bound = bind(case, rng)
     narrow = {n: narrowed(v) for n, v in bound.values.items()}
     wide = {n: _widened(narrow[n], v) for n, v in bound.values.items()}
+    outs = jax.eval_shape(lambda: run_forward(bound))
     rows = rows_of(bound)
     count = next(iter(rows.values()), 0)
+    if all(v.shape[:1] != (count,) for v in outs.values()):  # results of other rows, as of expand_as: not row by row
+        rows, count = {}, 0
     times = -(-(MANY + 1) // count) if count else 1
     tall = {n: np.concatenate([np.asarray(v)] * times) if n in rows else v for n, v in narrow.items()}
-    outs = jax.eval_shape(lambda: run_forward(bound))
     grown = jax.eval_shape(lambda: run_forward(bound, tall))
     cots = {n: random_like(rng, outs[n]).astype(np.float32) for n in _read(bound) if is_float(outs[n].dtype)}
     many = {n: _repeated(c, grown[n].shape) for n, c in cots.items()}

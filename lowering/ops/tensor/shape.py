@@ -405,13 +405,19 @@ def _(x: Meta, d_out: LoDArray, expand_times: Sizes = None, expand_times_tensor:
     return grad if isinstance(times[0], RowSize) else keep_rows(d_out, grad)
 
 
+def _times(x, target):
+    """How often X stands in each dim of another value, with the rows of that or with one that all of them repeat."""
+    if target.nrows is not None and x.shape[0] not in (1, target.capacity):
+        raise NeedsExact("expand_as repeats several rows as often as another value has them")
+    return [t // n for t, n in zip(target.shape, x.shape, strict=True)]
+
+
 @op(slots={"target_tensor": "target_tensor"}, diff="x", rows=WISE, lod=None)
 def expand_as(x, target_tensor: Meta):
     """Out = X tiled to the shape of target_tensor, whose dimensions are multiples of X's."""
-    return jnp.tile(x, [t // n for t, n in zip(target_tensor.shape, x.shape, strict=True)])
+    return jnp.tile(x, _times(x, target_tensor))
 
 
 @expand_as.grad
 def _(x: Meta, target_tensor: Meta, d_out):
-    times = [t // n for t, n in zip(target_tensor.shape, x.shape, strict=True)]
-    return _folded(d_out, x.shape, times)
+    return _folded(d_out, x.shape, _times(x, target_tensor))
