@@ -386,6 +386,9 @@ def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, ru
         return compiled.run(jax.tree_util.tree_map(exact, values, is_leaf=_is_value), key)
     # The rule needs host values (such as a shape): here every value is known, so it is called directly.
     host = jax.tree_util.tree_map(_host, values)
+    results = None if definition.fold else compiled.knowing(host, key)
+    if results is not None:
+        return results
     return call(definition, host, op.attrs, special(definition, op, key, Context(op, runner, {})))
 
 

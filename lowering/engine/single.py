@@ -48,6 +48,9 @@ class SingleOp:
 
 
 _OFTEN = 64  # runs with spare room that cost as much more than exact ones as a compilation takes
+_REPEATED = 16  # direct runs of a rule, primitive by primitive, that cost what compiling it does
+_FEW = 16  # numbers that a rule may want to know: sizes, starts, paddings
+_KINDS = 256  # kinds of inputs that are counted for this
 
 
 class CompiledOp:
@@ -63,6 +66,40 @@ class CompiledOp:
         self._first: dict[Any, Any] = {}
         self._seen: dict[Any, int] = {}
         self._passing: dict[Any, Any] = {}
+        self._direct: dict[Any, int] = {}
+        self._knowing: dict[Any, Callable[..., Any] | None] = {}
+
+    def knowing(self, values: Any, key: Any) -> Any:
+        """The results for inputs of which the rule has to know some, with these compiled in as constants.
+
+        Args:
+            values: of plain arrays; what the rule may want to know is the host's.
+
+        None where the rule is to be called directly: for the first ``_REPEATED`` runs with these numbers, or if it
+        has to know more than a few.
+        """
+        leaves, structure = jax.tree_util.tree_flatten(values)
+        if not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in leaves):
+            return None
+        known = [_may_decide(leaf) for leaf in leaves]
+        kind = structure, tuple(_content(leaf) if k else _shape(leaf) for leaf, k in zip(leaves, known, strict=True))
+        count = self._direct[kind] = self._direct.get(kind, 0) + 1
+        if count <= _REPEATED:
+            if len(self._direct) > _KINDS:
+                self._direct.clear()
+                self._knowing.clear()
+            return None
+        if kind not in self._knowing:
+            constants = [leaf if k else None for leaf, k in zip(leaves, known, strict=True)]
+            self._knowing[kind] = jax.jit(_given(self._function, structure, constants))
+        run = self._knowing[kind]
+        if run is None:
+            return None
+        try:
+            return run([leaf for leaf, k in zip(leaves, known, strict=True) if not k], key)
+        except Need:
+            self._knowing[kind] = None
+            return None
 
     def wants_room(self, place: Any, shapes: Any) -> bool:
         """Whether the op has had other shapes where it first ran in this place, and these too rarely to be compiled."""
@@ -88,6 +125,30 @@ class CompiledOp:
     def note(self, values: Any, need: Need) -> type[Need]:
         """Remembers what a trace of these inputs raised."""
         return self._needs.setdefault(_kind_of(values), type(need))
+
+
+def _may_decide(leaf: Any) -> bool:
+    """Whether sizes may follow from an array's numbers: a few integers, or a single scale."""
+    return isinstance(leaf, np.ndarray) and (leaf.size == 1 or (leaf.size <= _FEW and leaf.dtype.kind in "iub"))
+
+
+def _content(leaf: np.ndarray) -> Any:
+    return leaf.shape, leaf.dtype, leaf.tobytes()
+
+
+def _shape(leaf: Any) -> Any:
+    return leaf.shape, leaf.dtype
+
+
+def _given(run: Callable[..., Any], structure: Any, constants: list[Any]) -> Callable[..., Any]:
+    """``run`` as a function of the inputs that are not among the constants."""
+
+    def rest(others: list[Any], key: Any) -> Any:
+        left = iter(others)
+        leaves = [next(left) if constant is None else constant for constant in constants]
+        return run(jax.tree_util.tree_unflatten(structure, leaves), key)
+
+    return rest
 
 
 def _passing(run: Callable[..., Any], values: Any, key: Any) -> Any:
