@@ -45,6 +45,7 @@ from fluidjax.contrib.model_stat import summary as summary
 from fluidjax.contrib.op_frequence import op_freq_statistic as op_freq_statistic
 from fluidjax.contrib.quantize import QuantizeTranspiler as QuantizeTranspiler
 from fluidjax.contrib.reader import distributed_batch_reader as distributed_batch_reader
+from fluidjax.contrib.slim import Compressor as Compressor
 from fluidjax.contrib.utils import HDFSClient as HDFSClient
 from fluidjax.contrib.utils import convert_dist_to_sparse_program as convert_dist_to_sparse_program
 from fluidjax.contrib.utils import load_persistables_for_increment as load_persistables_for_increment
@@ -60,6 +61,7 @@ __all__ = [
     "var_conv_2d", "match_matrix_tensor", "tree_conv", "fused_embedding_seq_pool", "multiclass_nms2",
     "search_pyramid_hash", "shuffle_batch", "partial_concat", "partial_sum", "tdm_child", "rank_attention",
     "tdm_sampler", "BasicGRUUnit", "basic_gru", "BasicLSTMUnit", "basic_lstm", "ctr_metric_bundle",
+    "Compressor",
 ]  # fmt: skip
 
 __getattr__ = _unknown_name(__name__)

@@ -152,6 +152,12 @@ def _read_one(var: Variable, dirname: str) -> Value:
     return value
 
 
+def stored_shape(dirname: str, name: str) -> tuple[int, ...]:
+    """The shape of the tensor in a file of a saved model."""
+    with open_file(dirname, name) as file:
+        return decode(Cursor(file, os.path.join(dirname, name))).array.shape
+
+
 def open_file(dirname: str, name: str) -> BinaryIO:
     """Open a file of a saved model; FileNotFoundError says what is there instead."""
     try:

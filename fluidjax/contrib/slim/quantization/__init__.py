@@ -2,6 +2,7 @@
 
 from fluidjax.contrib.slim.quantization import post_training_quantization as post_training_quantization
 from fluidjax.contrib.slim.quantization import quantization_pass as quantization_pass
+from fluidjax.contrib.slim.quantization import quantization_strategy as quantization_strategy
 from fluidjax.contrib.slim.quantization.post_training_quantization import PostTrainingQuantization, WeightQuantization
 from fluidjax.contrib.slim.quantization.quantization_pass import (
     AddQuantDequantPass,
@@ -12,6 +13,7 @@ from fluidjax.contrib.slim.quantization.quantization_pass import (
     QuantizationTransformPass,
     TransformForMobilePass,
 )
+from fluidjax.contrib.slim.quantization.quantization_strategy import QuantizationStrategy
 
 __all__ = [
     "AddQuantDequantPass",
@@ -20,6 +22,7 @@ __all__ = [
     "OutScaleForTrainingPass",
     "PostTrainingQuantization",
     "QuantizationFreezePass",
+    "QuantizationStrategy",
     "QuantizationTransformPass",
     "TransformForMobilePass",
     "WeightQuantization",
