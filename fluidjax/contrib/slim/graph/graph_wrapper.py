@@ -15,6 +15,7 @@ from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
 from fluidjax.compiler import BuildStrategy, CompiledProgram
 from fluidjax.contrib.slim.graph.flops import flops
+from fluidjax.contrib.slim.graph.tensors import tensor_of
 from fluidjax.executor import Executor
 from fluidjax.files.variables import stored_shape
 from fluidjax.framework import Operator, Parameter, Program, Variable, program_guard
@@ -35,15 +36,6 @@ OPTIMIZER_OPS = [
 _READERS = ("reader", "double_buffer")  # no weights, though they persist
 
 Nodes = Mapping[str, str] | Iterable[tuple[str, str]]  # a name for people, and the variable's
-
-
-def tensor_of(scope: Scope, name: str) -> Any:
-    """The tensor of a variable. Raises KeyError if the scope has none of this name."""
-    found = scope.find_var(name)
-    if found is None:
-        todo = "run the startup program in the scope that the Compressor is given"
-        raise KeyError(explain(f"{name} has no value", "a parameter in the scope", "none", todo))
-    return found.get_tensor()
 
 
 class VarWrapper:

@@ -16,7 +16,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.contrib.slim.core.context import Context
 from fluidjax.contrib.slim.core.strategy import Strategy
 from fluidjax.contrib.slim.graph import GraphWrapper
-from fluidjax.contrib.slim.graph.graph_wrapper import tensor_of
+from fluidjax.contrib.slim.graph.tensors import tensor_of
 from fluidjax.contrib.slim.prune import sensitivity
 from fluidjax.contrib.slim.prune.pruner import StructurePruner
 from fluidjax.contrib.slim.prune.related import Cut, accumulators, cuts
