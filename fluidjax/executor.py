@@ -36,14 +36,14 @@ from fluidjax.execution.fits import program_cache_key as _get_strong_program_cac
 from fluidjax.execution.from_dataset import pipelines, run_from_dataset
 from fluidjax.execution.kept import use_cache
 from fluidjax.execution.mesh import Unspreadable
-from fluidjax.execution.missing import explained, told_of_feeds
+from fluidjax.execution.missing import declared_state, explained, told_of_feeds
 from fluidjax.execution.prepared import Prepared
 from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
 from fluidjax.execution.seeds import next_seed
 from fluidjax.execution.shares import all_results, one_feed
 from fluidjax.execution.state import NothingToFetch
-from fluidjax.execution.writer import write_fed
+from fluidjax.execution.writer import make_state, write_fed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.dump import Texts
@@ -240,8 +240,10 @@ class Executor:
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # jaxlib raises either where memory runs out
             raise prepared.failure(scope, error)  # noqa: B904  (most often the error itself)
         except UninitializedError as error:
+            make_state(scope, declared_state(program))
             raise explained(error, program, feed) from error
         except OpError as error:
+            make_state(scope, declared_state(program))
             raise told_of_feeds(error, program, feed)  # noqa: B904  (the error itself)
 
     def _run_on_several(

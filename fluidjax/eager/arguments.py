@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.tracebacks import shorten
-from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.kernels import Kernel, flatten
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework.operator import tell_left_out
@@ -44,6 +44,11 @@ def known_slots(
         tell_left_out(definition.type, f"{kind} slot", unknown, known)
         held.append({name: argument for name, argument in given.items() if name in known})
     return None if len(held[0]) == len(inputs) and len(held[1]) == len(outputs) else (held[0], held[1])
+
+
+def first(inputs: Mapping[str, Any]) -> VarBase:
+    """The first variable of the first slot that has one."""
+    return next(v for v in flatten(inputs)[0])
 
 
 def _listed(argument: Any) -> Sequence[VarBase]:

@@ -8,13 +8,16 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
 
 if TYPE_CHECKING:
+    from fluidjax.base.scope import Scope
     from fluidjax.eager.varbase import VarBase
 
 
 class Beneath:
     """What a VarBase has beneath its documented methods."""
 
-    __slots__ = ()
+    __slots__ = ("held_scope",)  # instead of a value
+
+    held_scope: Scope
 
     def _run_backward(self: Any, backward_strategy: Any, tracer: Any, retain_graph: bool) -> None:
         """``backward``, by a tracer that is given."""

@@ -13,6 +13,7 @@ from fluidjax.eager.values import Value
 from fluidjax.execution.exchange import lod_array
 
 if TYPE_CHECKING:
+    from fluidjax.base.scope import Scope
     from fluidjax.eager.varbase import VarBase
 
 
@@ -32,6 +33,10 @@ class Holder:
         rows = HostRows(np.asarray(array.rows).tolist(), array.height)
         rows.get_tensor()._set_value(np.asarray(array.values))
         return rows
+
+    def set_scope(self, scope: Scope) -> None:
+        """Hold a scope, as the OutScope of ``run_program`` does."""
+        self._var.held_scope = scope
 
 
 class _Tensor(LoDTensor):

@@ -14,7 +14,7 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import default_place
-from fluidjax.eager.arguments import failure, known_slots, values_of, without_absent
+from fluidjax.eager.arguments import failure, first, known_slots, values_of, without_absent
 from fluidjax.eager.engine import Engine, RecordingEngine
 from fluidjax.eager.forms import expected, kernel_of_form
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
@@ -23,6 +23,7 @@ from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched, repeated
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
+from fluidjax.eager.run_program import run_program
 from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones, value_of
@@ -151,6 +152,8 @@ class Tracer:
         outs, out_layout = flatten(outputs) if outputs else ([], ())
         kernel = expected(type, attrs or {}, ins, in_layout, outs, out_layout)
         if kernel is None:
+            if type == "run_program":
+                return run_program(self, inputs or {}, outputs or {}, attrs or {})
             held = known_slots(get_op(type), inputs or {}, outputs or {})
             if held is not None:
                 return self.trace_op(type, *held, attrs, stop_gradient)
@@ -210,7 +213,7 @@ class Tracer:
             ids = self.ids_of(direct)
             outs = [VarBase._temporary(ids) for _ in slots]
             for out in outs:
-                out._declared = Spec.of((), _first(inputs).dtype)
+                out._declared = Spec.of((), first(inputs).dtype)
             self.trace_op(type, inputs, dict(zip(slots, outs, strict=True)), attrs)
         return outs
 
@@ -436,10 +439,6 @@ class Tracer:
 
 
 _PASSES = 32  # passes known for one point; many begin at the start of a batch
-
-
-def _first(inputs: Mapping[str, Any]) -> Any:
-    return next(v for v in flatten(inputs)[0])
 
 
 @cache

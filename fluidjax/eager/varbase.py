@@ -435,14 +435,14 @@ def varbase_creator(
     """A variable without a value, for an op to write to.
 
     Args:
-        type: accepted for compatibility; the type follows from the op that writes to it.
         name: its name; generated if None.
-        shape, dtype: reported until then; [] and float32 if None.
+        type, shape, dtype: reported until then; LOD_TENSOR, [] and float32 if None.
         persistable: whether it is state.
         kwargs: accepted for compatibility with Fluid.
     """
     var = VarBase(name=name, persistable=bool(persistable))
-    var._declared = Spec.of(tuple(int(n) for n in shape or ()), VarType.FP32 if dtype is None else to_var_type(dtype))
+    sizes, element = tuple(int(n) for n in shape or ()), VarType.FP32 if dtype is None else to_var_type(dtype)
+    var._declared = Spec.of(sizes, element, VarType(type or VarType.LOD_TENSOR))
     return var
 
 

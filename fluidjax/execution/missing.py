@@ -54,6 +54,11 @@ def told_of_feeds(error: OpError, program: Program, feed: Mapping[str, Any]) -> 
     return error
 
 
+def declared_state(program: Program) -> list[str]:
+    """The names of the program's persistable variables: after a run that fails a scope has them too, perhaps empty."""
+    return [name for name, var in program.global_block().vars.items() if var.persistable]
+
+
 def _fed_otherwise(program: Program, feed: Mapping[str, Any]) -> Iterator[str]:
     for name, value in feed.items():
         var = program.global_block().vars.get(name)

@@ -80,6 +80,13 @@ def make(scope: Scope, names: Iterable[str]) -> None:
             scope.var(name)
 
 
+def make_state(scope: Scope, names: Iterable[str]) -> None:
+    """Make the variables that no scope has, empty ones, in the outermost scope."""
+    with scope._lock:
+        for name in names:
+            _variable(scope, name)
+
+
 def write_column(scope: Scope, name: str, col: int, value: Any) -> None:
     """Put a value into a column of a variable that is a list, made when missing; feed and fetch ops number columns."""
     with scope._lock:

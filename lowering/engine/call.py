@@ -228,8 +228,9 @@ def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any]) -> A
     leaves = jax.tree_util.tree_leaves(args)
     if not all(is_concrete(v) and v.size <= FOLD_LIMIT for v in leaves):
         return definition.fn(*args, **keywords)
-    # Results of constants stay known during tracing: shapes, array indices and trip counts depend on them.
-    with jax.ensure_compile_time_eval():
+    # Results of constants stay known during tracing: shapes, array indices and trip counts depend on them. What NumPy
+    # computes of them may be infinite or no number, as in a kernel, which does not warn.
+    with jax.ensure_compile_time_eval(), np.errstate(all="ignore"):
         result = definition.fn(*args, **keywords)
         return jax.tree_util.tree_map(_to_host, result)
 

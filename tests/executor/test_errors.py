@@ -169,6 +169,25 @@ def test_a_failing_run_leaves_the_scope_as_it_was(net: Net) -> None:
     np.testing.assert_array_equal(net.run({"x": X}, ["y"])[0], X @ (2 * W))
 
 
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize("fed", [{}, {"x": np.ones((3, 5), np.float32)}])  # refused as missing, and by the op
+def test_after_a_failing_run_the_scope_has_the_state_that_was_to_be_written(fed: dict, prune: bool) -> None:
+    program, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    inner = scope.new_scope()
+    with fluid.program_guard(program, startup):
+        x = fluid.layers.data("x", [2])
+        wanted, other = (fluid.layers.mean(fluid.layers.fc(x, 2)) for _ in range(2))
+        wanted.persistable = other.persistable = True
+    exe = fluid.Executor()
+    exe.run(startup, scope=scope)
+    with pytest.raises(RuntimeError):
+        exe.run(program, feed=fed, fetch_list=[wanted], scope=inner, use_prune=prune)
+    assert not scope.find_var(wanted.name).get_tensor()._is_initialized()
+    assert (scope.find_var(other.name) is None) == prune
+    exe.run(program, feed={"x": X}, fetch_list=[wanted], scope=inner, use_prune=prune)
+    assert np.array(scope.find_var(wanted.name).get_tensor()).shape == (1,)
+
+
 def test_a_fetch_of_nothing_is_named(net: Net) -> None:
     linear(net)
     net.block.create_var(name="idle", shape=[1], dtype="float32")

@@ -244,3 +244,16 @@ def test_slices_with_fewer_flags_than_axes() -> None:
     np.testing.assert_array_equal(out, x[1, :2, 1:])
     (out,) = run("strided_slice", {"Input": x}, {**bounds, "strides": [1, 1, 2]}, {"Out": 1})
     np.testing.assert_array_equal(out, x[1:2, :2, 1::2])
+
+
+@pytest.mark.parametrize("width", [2, 6])
+def test_known_numbers_are_divided_by_zero_without_a_warning(width: int) -> None:
+    """A map's columns as detectors number them, from its width: the middle of two columns, 0.5, is 0 as an integer."""
+    x = fluid.data("x", [None, 3, None, None])
+    middle = (fluid.layers.shape(x)[3] - 1.0) / 2.0
+    columns = fluid.layers.range(0, fluid.layers.shape(x)[3], 1, "float32") / middle
+    feed = {"x": np.zeros((1, 3, 4, width), np.float32)}
+    found = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[middle, columns])
+    wanted = {2: [np.nan, np.inf], 6: [0, 0.5, 1, 1.5, 2, 2.5]}[width]  # of Paddle 1.8.5
+    np.testing.assert_array_equal(found[1], np.array(wanted, np.float32))
+    assert found[0].dtype == np.int32 and found[0] == (width - 1) // 2
