@@ -43,20 +43,39 @@ def divided_parameters(program: Program) -> frozenset[str]:
     return distributed_tables(program) | {p.name for p in program.all_parameters() if p.is_distributed}
 
 
-def warn_of_whole_tables(program: Program, trainers: int) -> None:
-    """Tell the user that trainers without servers each have all rows of a table, as in Fluid."""
-    names = sorted(distributed_tables(program))
+def warn_of_whole_parameters(program: Program, trainers: int) -> None:
+    """Tell the user that trainers without servers each have the whole of what is to be divided, as in Fluid."""
+    names = sorted(divided_parameters(program))
     if names and trainers > 1:
-        warnings.warn(
-            explain(
-                f"is_distributed=True: {', '.join(names)} is not divided among {trainers} trainers that exchange"
-                " gradients directly: each has all of its rows",
-                "parameter servers, or several devices of one process (with_data_parallel)",
-                f"a job of {trainers} trainers without servers",
-                "leave is_distributed out, or transpile in mode 'pserver'",
-            ),
-            stacklevel=4,
-        )
+        _warn(f"{', '.join(names)} is not divided among {trainers} trainers: each has the whole", 4)
+
+
+def warn_of_own_parameters(program: Program, trainers: int) -> None:
+    """Tell the user of collective programs what trainers share whole, and what each keeps for itself, as in Fluid.
+
+    These programs leave a parameter out that is itself ``is_distributed``; they share one that only look-ups say it of.
+    """
+    if trainers < 2:
+        return
+    own = {p.name for p in program.all_parameters() if p.is_distributed}
+    for names, meaning in (
+        (distributed_tables(program) - own, "each has the whole"),
+        (own, "each trains one of its own, and neither its values nor its gradients are exchanged"),
+    ):
+        if names:
+            _warn(f"{', '.join(sorted(names))} is not divided among {trainers} trainers: {meaning}", 5)
+
+
+def _warn(what: str, level: int) -> None:
+    warnings.warn(
+        explain(
+            f"is_distributed: {what}",
+            "parameter servers, or several devices of one process (with_data_parallel)",
+            "a job of trainers without servers",
+            "leave is_distributed out, or transpile in mode 'pserver'",
+        ),
+        stacklevel=level,
+    )
 
 
 def _several(what: str, found: list[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.base.errors import explain
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
-from fluidjax.framework.distributed_table import warn_of_whole_tables
+from fluidjax.framework.distributed_table import warn_of_own_parameters, warn_of_whole_parameters
 from fluidjax.transpiler import collective
 from fluidjax.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
 from fluidjax.transpiler.details import UnionFind as UnionFind
@@ -142,7 +142,7 @@ class DistributeTranspiler:
         self.origin_startup_program = startup.clone()
         if self.config.mode == "nccl2":
             transpile_nccl2(self.config, main, startup, trainer_id, trainers, current_endpoint)
-            warn_of_whole_tables(main, len(main._trainers_endpoints))
+            warn_of_whole_parameters(main, len(main._trainers_endpoints))
         elif self.config.mode == "collective":
             self._transpile_collective(main, startup, trainer_id, trainers, current_endpoint)
         else:
@@ -173,7 +173,7 @@ class DistributeTranspiler:
             current_endpoint=endpoint,
             wait_port=self.config.wait_port,
         )
-        warn_of_whole_tables(main, len(endpoints))
+        warn_of_own_parameters(main, len(endpoints))
 
     # Parameter servers.
 

@@ -389,3 +389,16 @@ def test_a_divided_table_of_trainers_without_servers_is_said_to_be_whole(mode):
     job = Job(lambda: loss_of(embedding(ids(), is_distributed=True)), **settings)
     with pytest.warns(UserWarning, match="table is not divided among 2 trainers"):
         job.transpile(trainers="a:1,b:1", current_endpoint="b:1", trainer_id=1)
+
+
+@pytest.mark.parametrize("mode, meaning", [("nccl2", "each has the whole"), ("collective", "nor its gradients are")])
+def test_a_parameter_that_the_user_divides_is_said_to_be_each_trainers(mode, meaning):
+    """Fluid's collective programs leave it out of broadcasts and sums; those of nccl2 do not look at it."""
+    job = Job(mode=mode, collective_mode="grad_allreduce", wait_port=False)
+    job.main.global_block().var("fc_0.w_0").is_distributed = True
+    with pytest.warns(UserWarning, match=f"fc_0.w_0 is not divided among 2 trainers: .*{meaning}") as found:
+        job.transpile(trainers="a:1,b:1", current_endpoint="b:1", trainer_id=1)
+    assert [warning.filename for warning in found] == [__file__]
+    exchanged = [op.input("X")[0] for op in job.main.global_block().ops if op.type == "c_allreduce_sum"]
+    expected = ["fc_0.b_0@GRAD", "fc_1.b_0@GRAD", "fc_1.w_0@GRAD"]
+    assert sorted(exchanged) == (expected if mode == "collective" else [])
