@@ -400,7 +400,7 @@ class Tracer:
         if watched is not None and (known := watched.known(walk.used, found)) is not None:
             point.passes.append(known)
         for var, grad in found.values():
-            var._grad = grad
+            var._set_gradient(grad)
         walk.end()
 
     def gradients(

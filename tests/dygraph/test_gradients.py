@@ -225,6 +225,47 @@ def test_a_gradient_is_a_variable_too() -> None:
     same(net.weight.gradient(), [[9], [9]])
 
 
+def test_the_variable_of_a_gradient_stays_the_same_through_all_that_changes_it() -> None:
+    x = leaf([1.0, 1.0])
+    (x * 2.0).backward()
+    held = x._grad_ivar()
+    (x * 3.0).backward()
+    assert x._grad_ivar() is held
+    same(held.numpy(), [3, 3])
+    x.clear_gradient()
+    same(held.numpy(), [0, 0])
+    (x * 5.0).backward()
+    same(held.numpy(), [5, 5])
+    held.set_value(np.array([7, 7], "float32"))
+    same(x.gradient(), [7, 7])
+
+
+def test_what_minimize_returned_has_the_gradients_of_later_steps() -> None:
+    fc = dg.Linear(2, 1)
+    opt = fluid.optimizer.SGD(0.1, parameter_list=fc.parameters())
+    kept = []
+    for k in range(6):  # the last steps are known ones
+        loss = fc(const([[k, 2.0 * k]]))
+        loss.backward()
+        kept.append(opt.minimize(loss)[1])
+        for pairs in kept:
+            same(pairs[0][1].numpy(), [[k], [2 * k]])
+        fc.clear_gradients()
+        same(kept[0][0][1].numpy(), [[0], [0]])
+
+
+def test_the_variable_of_a_sparse_gradient_comes_back_after_clearing() -> None:
+    table = dg.Embedding([4, 2], is_sparse=True)
+    layers.reduce_sum(table(const([1, 2], "int64"))).backward()
+    held = table.weight._grad_ivar()
+    table.weight.clear_gradient()
+    assert table.weight._grad_ivar() is None
+    assert table.weight.gradient() is None
+    layers.reduce_sum(table(const([3], "int64"))).backward()
+    assert table.weight._grad_ivar() is held
+    assert table.weight.gradient()[1].tolist() == [3]
+
+
 def test_a_value_set_between_forward_and_backward_counts() -> None:
     net = dg.Linear(2, 2, bias_attr=False)
     x = leaf([[1.0, 2.0]])
