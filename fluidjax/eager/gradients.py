@@ -55,8 +55,10 @@ class Gradients:
         held = self._grad
         if held is None or held.__class__ is Value:
             self._grad = grad
-        else:
-            held._value, held._place = grad, None
+            return
+        if grad is None:
+            held._declared = held._spec  # what it reports meanwhile
+        held._value, held._place = grad, None
 
     def _gradient_value(self: Any) -> Value | None:
         held = self._grad
@@ -72,7 +74,7 @@ class Gradients:
         if grad is None:
             return None
         if self._grad.__class__ is Value:
-            self._grad = self._of(self._grad_name(), grad, False)
+            self._grad = self._of(self._grad_name(), grad, self._stop_gradient is not False)
         return self._grad  # type: ignore[no-any-return]
 
     def _grad_name(self: Any) -> str:

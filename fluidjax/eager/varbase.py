@@ -122,6 +122,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
     @stop_gradient.setter
     def stop_gradient(self, value: bool) -> None:
         self._stop_gradient = bool(value)
+        if self._grad is not None and self._grad.__class__ is not Value:
+            self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]
 
     @property
     def block(self) -> Any:

@@ -164,6 +164,49 @@ def test_a_retained_graph_stays() -> None:
     same(x.gradient(), [6, 12])
 
 
+@pytest.mark.parametrize("way", ["within", "beside", "grad", "stopped"])
+def test_a_root_within_a_used_graph_is_refused(way: str) -> None:
+    x = leaf([1.0, 2.0])
+    if way == "beside":
+        first, root = layers.split(x * 2.0, 2, dim=0)
+    else:
+        root = x * 2.0
+        first = layers.reduce_sum(root)
+    if way == "grad":
+        dg.grad(root, x)
+    else:
+        first.backward()
+    root.stop_gradient = way == "stopped"
+    before = x.gradient()
+    with pytest.raises(fluid.core.EnforceNotMet, match="retain_graph=True"):
+        root.backward()
+    np.testing.assert_array_equal(x.gradient(), before)
+
+
+def test_the_variable_of_a_gradient_is_stopped_with_its_variable() -> None:
+    x = leaf([1.0, 1.0])
+    (x * 2.0).backward()
+    held = x._grad_ivar()
+    for stop in (True, False):
+        x.stop_gradient = stop
+        assert held.stop_gradient is stop
+    y = leaf([1.0, 1.0])
+    (y * 2.0).backward()
+    y.stop_gradient = True
+    assert y._grad_ivar().stop_gradient
+
+
+def test_a_retained_graph_leads_through_the_root_too() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * x
+    y.backward(retain_graph=True)
+    x.clear_gradient()
+    y.backward(retain_graph=True)  # nothing in 1.8.5
+    same(x.gradient(), [2, 4])
+    (y * 3.0).backward()  # ends at y in 1.8.5
+    same(x.gradient(), [6, 12])
+
+
 def test_the_same_root_twice_is_silent() -> None:
     x = leaf([1.0, 2.0])
     y = x * x
@@ -260,6 +303,7 @@ def test_the_variable_of_a_sparse_gradient_comes_back_after_clearing() -> None:
     held = table.weight._grad_ivar()
     table.weight.clear_gradient()
     assert table.weight._grad_ivar() is None
+    assert held.type == fluid.core.VarDesc.VarType.SELECTED_ROWS
     assert table.weight.gradient() is None
     layers.reduce_sum(table(const([3], "int64"))).backward()
     assert table.weight._grad_ivar() is held
