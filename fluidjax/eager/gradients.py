@@ -28,6 +28,7 @@ class Gradients:
     """
 
     __slots__ = ()
+    _grad: Value | VarBase | None
 
     def gradient(self: Any) -> Any:
         """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass.
@@ -75,7 +76,7 @@ class Gradients:
             return None
         if self._grad.__class__ is Value:
             self._grad = self._of(self._grad_name(), grad, self._stop_gradient is not False)
-        return self._grad  # type: ignore[no-any-return]
+        return self._grad
 
     def _grad_name(self: Any) -> str:
-        return self.name + GRAD  # type: ignore[no-any-return]
+        return self.name + GRAD

@@ -55,7 +55,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
         self.persistable, self._declared = persistable, UNKNOWN
         self._held: Value | Shared | Member | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
-        self._grad: Value | VarBase | None = None
+        self._grad = None
         self._place: Any = None
 
     @staticmethod
