@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import compress
 from operator import attrgetter
 
 import jax
@@ -22,9 +21,9 @@ def to_device(values: list[Value]) -> None:
 
 def referenced(outputs: dict[int, Value], end: int) -> tuple[int, ...]:
     """The numbers below `end` of the outputs with references other than the dict's."""
-    alive = tuple(sorted(compress(outputs, map(_ALONE.__lt__, map(sys.getrefcount, outputs.values())))))
-    return alive if not alive or alive[-1] < end else tuple([code for code in alive if code < end])
+    count = sys.getrefcount
+    return tuple(sorted([code for code, value in outputs.items() if count(value) > _ALONE and code < end]))
 
 
-_ALONE = next(map(sys.getrefcount, {0: object()}.values()))
+_ALONE = [sys.getrefcount(value) for _, value in {0: object()}.items()][0]  # of one that the dict alone refers to
 array_of = attrgetter("array")

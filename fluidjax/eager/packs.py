@@ -24,6 +24,20 @@ _LARGE = 1 << 20  # bytes of an array that rules out packing (see ``execution.pa
 _LEAST = 4  # vectors that justify a buffer
 
 
+class Buffer:
+    """What the pieces of one buffer share, so that all of them move to the next one at once.
+
+    Attributes:
+        array: the numbers.
+        count: the number of its pieces.
+    """
+
+    __slots__ = ("array", "count")
+
+    def __init__(self, array: Any, count: int) -> None:
+        self.array, self.count = array, count
+
+
 class Piece:
     """A vector in a buffer.
 
@@ -31,10 +45,15 @@ class Piece:
         bounds: where it begins and ends.
     """
 
-    __slots__ = ("bounds", "buffer")
+    __slots__ = ("_buffer", "bounds")
 
-    def __init__(self, buffer: Any, bounds: tuple[int, int]) -> None:
-        self.buffer, self.bounds = buffer, bounds
+    def __init__(self, buffer: Buffer, bounds: tuple[int, int]) -> None:
+        self._buffer, self.bounds = buffer, bounds
+
+    @property
+    def buffer(self) -> Any:
+        """The array that it is a part of."""
+        return self._buffer.array
 
     @property
     def shape(self) -> tuple[int]:
@@ -95,16 +114,17 @@ class Pack:
         Besides, the pieces that nothing else refers to, if all do so: they can serve again (see ``pieces``).
         """
         found = self._of(arrays)
-        buffer = found[0].buffer if {*map(type, found)} == _PIECES else None
-        if (
-            buffer is None
-            or buffer.shape[0] != self.size
-            or len({*map(id, map(_buffer_of, found))}) > 1
-            or [*map(_bounds_of, found)] != self.bounds
-        ):
+        if not self._is_whole(found):
             return np.concatenate([np.asarray(taken(array)) for array in found]), []
+        buffer = found[0].buffer
         free = max(map(sys.getrefcount, found)) <= 3  # the list, the tuple, the call
         return (buffer, [*found]) if free else (jax.numpy.array(buffer, copy=True), [])
+
+    def _is_whole(self, found: Sequence[Any]) -> bool:
+        """Whether these are all pieces of one buffer, in order."""
+        if {*map(type, found)} != _PIECES or found[0]._buffer.count != len(found):
+            return False
+        return len({*map(_buffer_of, found)}) == 1 and [*map(_bounds_of, found)] == self.bounds
 
     def split(self, buffer: Any) -> list[Any]:
         """Split a buffer into its vectors, inside jit."""
@@ -113,14 +133,14 @@ class Pack:
     def pieces(self, buffer: Any, used: list[Piece]) -> list[Piece]:
         """The same outside jit; ``used``: pieces of these bounds that nothing needs any more, to be used again."""
         if not used:
-            return [Piece(buffer, bounds) for bounds in self.bounds]
-        for piece in used:
-            piece.buffer = buffer
+            shared = Buffer(buffer, len(self.bounds))
+            return [Piece(shared, bounds) for bounds in self.bounds]
+        used[0]._buffer.array = buffer
         return used
 
 
 _PIECES = {Piece}
-_buffer_of, _bounds_of = attrgetter("buffer"), attrgetter("bounds")
+_buffer_of, _bounds_of = attrgetter("_buffer"), attrgetter("bounds")
 
 
 def packs_of(

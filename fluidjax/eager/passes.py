@@ -135,12 +135,9 @@ class Known(NamedTuple):
             var = variables.pop()
             if count(var) <= 2:  # referenced only here
                 continue
-            if source is not None:
-                var._grad = value_at(source, reads)
-                continue
-            if code not in made:
+            if source is None and code not in made:
                 made[code] = recorder.output(code, spec)
-            var._grad = made[code]
+            var._set_gradient(made[code] if source is None else value_at(source, reads))
 
 
 def repeated(recorder: Recorder, root: Any, retain: bool) -> bool:

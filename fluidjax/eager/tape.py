@@ -313,7 +313,7 @@ class Pass:
 
     def _block(self, var: Any, place: Place) -> None:
         """As Fluid does at a variable that was stopped after ops had read it: what it was computed from gets zeros."""
-        if (place is not None or var._grad is None) and key_of(var, place) not in self.parts:
+        if (place is not None or var._gradient_value() is None) and key_of(var, place) not in self.parts:
             self._add(var, place, fresh_zeros(var._spec))
 
     def _settle(self, key: Any) -> Any:

@@ -379,7 +379,7 @@ class Tracer:
 
     def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
         """See ``VarBase.backward``."""
-        if root._place is None or root._place[0].freed:  # of a leaf it changes nothing
+        if root._place is None:  # of a leaf, or of what an earlier pass began with, it changes nothing
             return
         if root.stop_gradient or not repeated(recorder, root, retain_graph):
             self._pass(root, retain_graph)
@@ -403,7 +403,7 @@ class Tracer:
         if watched is not None and (known := watched.known(walk.used, found)) is not None:
             point.passes.append(known)
         for var, grad in found.values():
-            var._grad = grad
+            var._set_gradient(grad)
         walk.end()
 
     def gradients(

@@ -13,6 +13,7 @@ from fluidjax.base.mode import current_tracer
 from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
 from fluidjax.eager.beneath import Beneath
+from fluidjax.eager.gradients import Gradients
 from fluidjax.eager.held import Holder
 from fluidjax.eager.kept import Member
 from fluidjax.eager.pending import recorder
@@ -24,11 +25,10 @@ from fluidjax.execution.fetched import FetchedArray
 from fluidjax.framework.direct import numbered
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.variable import EagerParameter, EagerVariable
-from lowering.program import GRAD
 from lowering.values import SelectedRows
 
 
-class VarBase(Beneath, EagerVariable):
+class VarBase(Beneath, Gradients, EagerVariable):
     """A named value.
 
     Args:
@@ -55,7 +55,7 @@ class VarBase(Beneath, EagerVariable):
         self.persistable, self._declared = persistable, UNKNOWN
         self._held: Value | Shared | Member | None = None if value is None else values.value_of(value)
         self._stop_gradient: bool | None = None
-        self._grad: Value | VarBase | None = None
+        self._grad = None
         self._place: Any = None
 
     @staticmethod
@@ -122,6 +122,8 @@ class VarBase(Beneath, EagerVariable):
     @stop_gradient.setter
     def stop_gradient(self, value: bool) -> None:
         self._stop_gradient = bool(value)
+        if self._grad is not None and self._grad.__class__ is not Value:
+            self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]
 
     @property
     def block(self) -> Any:
@@ -231,49 +233,6 @@ class VarBase(Beneath, EagerVariable):
             )
         tracer.backward(self, backward_strategy, retain_graph)
 
-    def gradient(self) -> Any:
-        """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass.
-
-        Zeros for an output that nothing was computed from, if the op's gradient reads those of all its outputs.
-        """
-        held = self._held_gradient()
-        grad = held._value if isinstance(held, VarBase) else held
-        if grad is None:
-            return None
-        array = recorder.array_of(grad)
-        if isinstance(array, SelectedRows):
-            count = None if array.nrows is None else int(array.nrows)  # a sum of gradients is padded
-            return values.on_host(array.values)[:count], np.array(array.rows, dtype=np.int64)[:count]
-        return values.on_host(array).view(FetchedArray)
-
-    def _held_gradient(self) -> Value | VarBase | None:
-        if self._grad is None and self._place is not None and self._place[0].took_zeros(self._place[1]):
-            self._grad = values.zeros(self._spec)
-        return self._grad
-
-    def clear_gradient(self) -> None:
-        """Zero the gradient; a sparse one is removed."""
-        held: Any = self._grad
-        grad = held if held is None or held.__class__ is Value else held._value
-        if grad is None:
-            return
-        if grad.spec.kind is _SPARSE:
-            self._grad = None
-        elif grad is held:
-            self._grad = values.zeros(grad.spec)
-        else:
-            held._value = values.zeros(grad.spec)
-
-    def _grad_ivar(self) -> VarBase | None:
-        """The gradient as a variable; None if there is none."""
-        held: Any = self._held_gradient()
-        if held.__class__ is Value:
-            self._grad = held = VarBase._of(self.name + GRAD, held, False)
-        return held
-
-    def _grad_name(self) -> str:
-        return self.name + GRAD
-
     # Python's own.
 
     def __len__(self) -> int:
@@ -367,7 +326,6 @@ def recorded(
 
 
 _new: Any = object.__new__
-_SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
 
 
 def gradient_of(var: VarBase, grad: Any, create: bool) -> VarBase:

@@ -42,7 +42,8 @@ FLUIDS_FIELDS = set(
     _appending_grad_times _backward_role_guard _block_attr _block_attr_id _blocks_attr_ids _clone_variable
     _complete_op _construct_from_desc _copy _copy_dist_param_info_from _create_block _distributed_lookup_table
     _drop_last _dtype _endpoints _enter_decoder _find_var_recursive _fleet_opt _gen_worker_desc _get_info
-    _get_no_grad_set _get_vars_info _grad _grad_ivar _has_kernel _helper _hierarchical_allreduce_inter_nranks
+    _get_no_grad_set _get_vars_info _grad_ivar _grad_name _has_kernel _helper
+    _hierarchical_allreduce_inter_nranks
     _inference_optimize _inputs _insert_op _is_chief _is_distributed _is_initialized _is_optimize_op _learning_rate
     _learning_rate_map _leave_decoder _lr_schedule_guard _mode _nccl_comm_num _need_clip_func _op_role
     _optimized_guard _origin_program _parameters _parameters_on_pservers _pipeline_opt _place _prepend_op _program
@@ -60,9 +61,10 @@ FLUIDS_FIELDS = set(
 OUR_FIELDS = set(
     """
     _append_op_desc _array _attr_map _bind _bump _captures _cells _copy_info_from _copy_var_info_from _declared
-    _derived _descs_changed _device _first _fresh _held _holder _input_map _loaded_from _lock _lod _mentions _model
-    _name_scope_path _of _op_changed _origin_blocks _output_map _raw_generation _rows _run_at _set_value _spec _stored
-    _name _sub_block_ids _temporary _vars _version_token _view _view_cache _written
+    _derived _descs_changed _device _first _fresh _gradient_value _held _holder _input_map _loaded_from _lock _lod
+    _mentions _model _name_scope_path _of _op_changed _origin_blocks _output_map _raw_generation _rows _run_at
+    _set_gradient _set_value _spec _stored _name _sub_block_ids _temporary _vars _version_token _view _view_cache
+    _written
 """.split()
 )
 # Those of graphs and their nodes: IrGraph's and the passes' of Fluid, and ours.

@@ -164,6 +164,49 @@ def test_a_retained_graph_stays() -> None:
     same(x.gradient(), [6, 12])
 
 
+@pytest.mark.parametrize("way", ["within", "beside", "grad", "stopped"])
+def test_a_root_within_a_used_graph_is_refused(way: str) -> None:
+    x = leaf([1.0, 2.0])
+    if way == "beside":
+        first, root = layers.split(x * 2.0, 2, dim=0)
+    else:
+        root = x * 2.0
+        first = layers.reduce_sum(root)
+    if way == "grad":
+        dg.grad(root, x)
+    else:
+        first.backward()
+    root.stop_gradient = way == "stopped"
+    before = x.gradient()
+    with pytest.raises(fluid.core.EnforceNotMet, match="retain_graph=True"):
+        root.backward()
+    np.testing.assert_array_equal(x.gradient(), before)
+
+
+def test_the_variable_of_a_gradient_is_stopped_with_its_variable() -> None:
+    x = leaf([1.0, 1.0])
+    (x * 2.0).backward()
+    held = x._grad_ivar()
+    for stop in (True, False):
+        x.stop_gradient = stop
+        assert held.stop_gradient is stop
+    y = leaf([1.0, 1.0])
+    (y * 2.0).backward()
+    y.stop_gradient = True
+    assert y._grad_ivar().stop_gradient
+
+
+def test_a_retained_graph_leads_through_the_root_too() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * x
+    y.backward(retain_graph=True)
+    x.clear_gradient()
+    y.backward(retain_graph=True)  # nothing in 1.8.5
+    same(x.gradient(), [2, 4])
+    (y * 3.0).backward()  # ends at y in 1.8.5
+    same(x.gradient(), [6, 12])
+
+
 def test_the_same_root_twice_is_silent() -> None:
     x = leaf([1.0, 2.0])
     y = x * x
@@ -223,6 +266,48 @@ def test_a_gradient_is_a_variable_too() -> None:
     assert (grad.name, grad.stop_gradient) == ("linear_0.w_0@GRAD", False)
     grad.set_value(np.full([2, 1], 9.0, "float32"))
     same(net.weight.gradient(), [[9], [9]])
+
+
+def test_the_variable_of_a_gradient_stays_the_same_through_all_that_changes_it() -> None:
+    x = leaf([1.0, 1.0])
+    (x * 2.0).backward()
+    held = x._grad_ivar()
+    (x * 3.0).backward()
+    assert x._grad_ivar() is held
+    same(held.numpy(), [3, 3])
+    x.clear_gradient()
+    same(held.numpy(), [0, 0])
+    (x * 5.0).backward()
+    same(held.numpy(), [5, 5])
+    held.set_value(np.array([7, 7], "float32"))
+    same(x.gradient(), [7, 7])
+
+
+def test_what_minimize_returned_has_the_gradients_of_later_steps() -> None:
+    fc = dg.Linear(2, 1)
+    opt = fluid.optimizer.SGD(0.1, parameter_list=fc.parameters())
+    kept = []
+    for k in range(6):  # the last steps are known ones
+        loss = fc(const([[k, 2.0 * k]]))
+        loss.backward()
+        kept.append(opt.minimize(loss)[1])
+        for pairs in kept:
+            same(pairs[0][1].numpy(), [[k], [2 * k]])
+        fc.clear_gradients()
+        same(kept[0][0][1].numpy(), [[0], [0]])
+
+
+def test_the_variable_of_a_sparse_gradient_comes_back_after_clearing() -> None:
+    table = dg.Embedding([4, 2], is_sparse=True)
+    layers.reduce_sum(table(const([1, 2], "int64"))).backward()
+    held = table.weight._grad_ivar()
+    table.weight.clear_gradient()
+    assert table.weight._grad_ivar() is None
+    assert held.type == fluid.core.VarDesc.VarType.SELECTED_ROWS
+    assert table.weight.gradient() is None
+    layers.reduce_sum(table(const([3], "int64"))).backward()
+    assert table.weight._grad_ivar() is held
+    assert table.weight.gradient()[1].tolist() == [3]
 
 
 def test_a_value_set_between_forward_and_backward_counts() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager.packs import Piece
+from fluidjax.eager.packs import Pack, Piece
 from fluidjax.eager.pending import recorder
 
 dg, layers = fluid.dygraph, fluid.layers
@@ -141,3 +141,20 @@ def test_memory_stays_flat() -> None:
     train(net, opt, 30)
     gc.collect()
     assert len(jax.live_arrays()) <= before + 2
+
+
+def test_a_part_of_a_buffer_is_copied_and_the_whole_one_is_taken_over() -> None:
+    pack, part = Pack([(k, k) for k in range(4)], [3, 2, 3, 2]), Pack([(k, k) for k in range(2)], [3, 2])
+    made = pack.pieces(np.arange(10.0), [])
+    some, used = part.join(made[:2])
+    assert used == []
+    np.testing.assert_array_equal(some, np.arange(5.0))
+    for order in ([1, 0, 2, 3], [0, 1, 2, 2]):  # of other bounds, and one that is missing
+        assert pack.join([made[k] for k in order])[1] == []
+    del order
+    whole, used = pack.join(made)
+    assert whole is made[0].buffer
+    assert used == made
+    made.clear()
+    assert pack.pieces(np.arange(10.0) + 1, used) is used
+    np.testing.assert_array_equal(np.concatenate([piece.take() for piece in used]), np.arange(10.0) + 1)

@@ -11,7 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import dygraph, layers
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.eager.packs import Piece
+from fluidjax.eager.packs import Buffer, Piece
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.segments import RecordedStretch
 from fluidjax.eager.values import Value
@@ -110,7 +110,7 @@ def test_vectors_stay_in_their_buffer() -> None:
 
     with dygraph.guard():
         shift = dygraph.to_variable(ROWS[0])
-        shift._held = Value(Piece(np.arange(5, dtype="float32"), (1, 4)))
+        shift._held = Value(Piece(Buffer(np.arange(5, dtype="float32"), 1), (1, 4)))
         result, same_shift = shifted(dygraph.to_variable(ROWS), shift)
         assert shift._held.array.__class__ is Piece
         np.testing.assert_array_equal(result.numpy(), ROWS + np.float32([1, 2, 3]))
