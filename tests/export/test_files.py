@@ -86,15 +86,6 @@ def test_what_has_no_symbolic_batch_can_have_a_fixed_one(tmp_path):
     assert (tmp_path / "out" / "model.jax_export").exists()
 
 
-def test_ragged_inputs_are_refused(tmp_path):
-    words = fluid.data("words", [None, 1], "int64", lod_level=1)
-    model = save(
-        tmp_path / "model", ["words"], [fluid.layers.sequence_pool(fluid.layers.embedding(words, [9, 3]), "sum")]
-    )
-    with pytest.raises(ExportError, match=r"no shape: \['words'\]"):
-        model.write(str(tmp_path / "out"), "stablehlo")
-
-
 def test_what_a_platform_lacks_is_told(tmp_path):
     x = fluid.data("x", [2, 2])
     block = fluid.default_main_program().global_block()
