@@ -17,6 +17,7 @@ from lowering.dtypes import to_numpy
 
 LENGTHS = [32, 16]  # of open dims after the first in a comparison: room enough for the windows of an image network
 ROOM = 16  # rows per sequence, if a number of sequences is given and no number of rows
+MOST_LEVELS = 8  # of the LoD of an input
 LEAST_ROWS = 64  # of an input whose number of rows is a symbol: rows beyond the last sequence are padding
 
 Shapes = dict[str, Any]  # of an input: a ShapeDtypeStruct; of a ragged one {"data": one, "lod": one per level}
@@ -63,6 +64,21 @@ def open_dims(var: Any) -> list[int]:
     return [at for at, size in enumerate(var.shape) if size < 0 and not (at == 0 and var.lod_level)]
 
 
+def levels_of(name: str, var: Any) -> int:
+    """The LoD levels of an input. ExportError for more than programs have, and for sequences without rows."""
+    levels = int(var.lod_level or 0)
+    if not 0 <= levels <= MOST_LEVELS or (levels and not var.shape):
+        raise ExportError(
+            explain(
+                f"input {name!r} cannot be of ragged sequences",
+                f"at most {MOST_LEVELS} LoD levels, and a dim of rows",
+                f"{levels} LoD levels of shape {list(var.shape)}",
+                "save the model again; its file is damaged",
+            )
+        )
+    return levels
+
+
 def own_sizes(program: Program, feeds: Sequence[str], own: Mapping[str, Sequence[int]]) -> dict[str, dict[int, int]]:
     """Input -> dim -> the size given for it. ExportError for other inputs, and for another number of sizes."""
     variables, found = program.global_block().vars, {}
@@ -107,8 +123,9 @@ def _shapes(program: Program, feeds: Sequence[str], given: Given, form: _Form) -
     words: dict[str, list[list[str]]] = {}
     for name in feeds:
         var = variables[name]
+        levels = levels_of(name, var)
         dims = _words(name, var, given, own.get(name, {}), form)
-        words[name] = [dims, *_offsets(name, int(var.lod_level or 0), given, form)]
+        words[name] = [dims, *_offsets(name, levels, given, form)]
     after = {w.rpartition("*")[2] for parts in words.values() for w in parts[0][1:] if not w.isdigit()}
     least = [f"{word} >= {form.least}" for word in sorted(after)] if form.least else []
     firsts = {words[name][0][0] for name in feeds if variables[name].lod_level}

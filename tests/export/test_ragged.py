@@ -151,6 +151,17 @@ def test_sequences_of_sequences(options, room, tmp_path):
     np.testing.assert_allclose(documents, np.array(expected[1]), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("level", "shape"), [(2**30, [None, 1]), (-1, [None, 1]), (1, [])])
+@pytest.mark.parametrize("to", ["stablehlo", "jax", "c"])
+def test_damaged_declarations_of_inputs(level, shape, to, tmp_path):
+    model = levels(tmp_path)
+    words = model.program.global_block().var("words")
+    words.desc.set_lod_level(level)
+    words.desc.set_shape([-1 if n is None else n for n in shape])
+    with pytest.raises(ExportError, match="'words' cannot be of ragged sequences"):
+        model.write(str(tmp_path / "out"), to)
+
+
 def test_an_input_has_its_own_sizes(tmp_path):
     words, labels = fluid.data("words", [None, None], "int64"), fluid.data("labels", [None, 1], "int64")
     scores = L.reshape(L.fc(fluid.embedding(words, [9, 4]), 5, num_flatten_dims=2), [-1, 5])

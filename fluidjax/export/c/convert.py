@@ -33,7 +33,7 @@ from fluidjax.export.c.trace import trace
 from fluidjax.export.double import in_double
 from fluidjax.export.function import ExportError, JaxFunction, from_jax, to_jax
 from fluidjax.export.ragged import ragged
-from fluidjax.export.sizes import ROOM, own_sizes
+from fluidjax.export.sizes import ROOM, levels_of, own_sizes
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
 from lowering.engine.x64 import with_x64
@@ -135,7 +135,7 @@ def draw_feeds(
         if not block.has_var(name):
             raise _undeclared(name, block.vars)
         var = block.var(name)
-        levels = int(var.lod_level or 0)
+        levels = levels_of(name, var)
         lengths: list[list[int]] = [[1] * batch for _ in range(levels - 1)]
         if levels:
             same = same or [int(n) for n in rng.integers(1, each + 1, batch)]
