@@ -104,7 +104,7 @@ def with_sizes(program: Program, feeds: Sequence[str], given: Given, write: Call
     a text), to have room for a window, or to be halved and doubled back (the images of a detector), is known to the
     program alone: tried are a symbol for each size, one for each axis, one of at least 16, and one times 32.
     """
-    forms = {}
+    forms: dict[tuple[str, int], tuple[Shapes, list[int]]] = {}
     for form in _FORMS:
         shapes = _shapes(program, feeds, given, form)
         forms.setdefault((str(shapes), form.least), (shapes, form.lengths))
@@ -136,9 +136,9 @@ def _shapes(program: Program, feeds: Sequence[str], given: Given, form: _Form) -
         return jax.ShapeDtypeStruct(export.symbolic_shape(", ".join(parts), scope=scope) if parts else (), dtype)
 
     found: Shapes = {}
-    for name, (dims, *levels) in words.items():
+    for name, (dims, *counts) in words.items():
         data = shape(dims, to_numpy(int(variables[name].dtype)))
-        found[name] = {"data": data, "lod": [shape(level, "int32") for level in levels]} if levels else data
+        found[name] = {"data": data, "lod": [shape(count, "int32") for count in counts]} if counts else data
     return found
 
 

@@ -94,12 +94,12 @@ def _keys(function: JaxFunction) -> list[np.ndarray]:
 
 
 def _same_results(function: JaxFunction, parameters: Any, read: Any, shapes: Shapes, length: int) -> None:
-    given = (_drawn(shapes, length), *_keys(function))
-    expected = _called(function, parameters, *given)
+    inputs, keys = _drawn(shapes, length), _keys(function)
+    expected = _called(function, parameters, inputs, *keys)
     here = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
     if here not in read.platforms:
         return
-    for name, wanted, found in zip(function.fetches, expected, read.call(parameters, *given), strict=True):
+    for name, wanted, found in zip(function.fetches, expected, read.call(parameters, inputs, *keys), strict=True):
         for a, b in zip(*map(jax.tree_util.tree_leaves, (wanted, found)), strict=True):
             finite = np.abs(np.asarray(a, np.float64))
             scale = float(finite[np.isfinite(finite)].max(initial=1e-30))

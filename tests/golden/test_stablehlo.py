@@ -16,7 +16,8 @@ from tests.golden.zoocase import ZooCase
         ("book_t_understand_sentiment_conv", "any sizes"),
         ("book_t_understand_sentiment_stacked_lstm", "any sizes"),
         ("nlp_sentiment_cnn", "any sizes"),
-        ("book_understand_sentiment_dyn_rnn", "its sizes"),
+        ("book_understand_sentiment_dyn_rnn", "any sizes"),
+        ("ctrl_dynamic_rnn_memory_init", "its sizes"),
         ("lod_expand", "any sizes"),
     ],
 )
