@@ -53,7 +53,21 @@ def expanded():
     ]
 
 
-NETWORKS = {"pooled": pooled, "convolved": convolved, "recurrent": recurrent, "expanded": expanded}
+def measured():
+    """Rows that a comparison reads beside others are computed once."""
+    weights, rows = fluid.data("weights", [None, 4]), L.sequence_pool(embedded(), "sum")
+    near = L.reduce_sum(L.elementwise_mul(rows, weights), 1, keep_dim=True)
+    far = L.reduce_sum(weights, 1, keep_dim=True)
+    return ["weights", "words"], [L.cast(L.less_than(near, far), "float32"), L.elementwise_sub(far, near)]
+
+
+NETWORKS = {
+    "pooled": pooled,
+    "convolved": convolved,
+    "recurrent": recurrent,
+    "expanded": expanded,
+    "measured": measured,
+}
 
 
 def drawn(names, lengths):
