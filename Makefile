@@ -63,6 +63,7 @@ golden: $(VENV)/.with-test
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.modules
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.passes
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.doors
+	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.stablehlo
 	FLUIDJAX_GOLDEN=$(GOLDEN) $(PY) -m tests.golden.scripts
 
 # Random programs against jax.grad, finite differences and exact rows, for SECONDS.

@@ -59,6 +59,11 @@ def is_symbol(size: Any) -> bool:
     return isinstance(size, _Symbol)
 
 
+def number(size: Any) -> Any:
+    """A size as an int32: on the host if it is a number."""
+    return jnp.asarray(size, np.int32) if is_symbol(size) else np.int32(size)
+
+
 def known(value: Any) -> np.ndarray | None:
     """The sizes that a traced tensor stands for, as an array of objects; None if there are none."""
     found = _REMEMBERED.get(id(value))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fluidjax.framework import Operator
 from fluidjax.ir.rewriter import NORMALISATIONS, Rewriter, first, setting
 
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d", "conv3d")
@@ -26,6 +27,8 @@ def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray,
     for at, op in enumerate(r.ops):
         if op.type not in _CONVOLUTIONS or setting(op, "data_format") not in ("NCHW", "NCDHW", "AnyLayout"):
             continue
+        if setting(op, "use_mkldnn") and _more(op):
+            continue
         bias, norm = None, r.only_reader(first(op.output("Output")))
         if norm is not None and r.ops[norm].type == "elementwise_add":
             bias, norm = norm, r.only_reader(first(r.ops[norm].output("Out")))
@@ -35,6 +38,12 @@ def _normalised(r: Rewriter) -> Iterator[tuple[int, int | None, int, np.ndarray,
             yield (at, bias, norm, *scaled)
 
 
+def _more(op: Operator) -> bool:
+    """Whether oneDNN's convolution adds something, or applies an activation, before its output is normalised."""
+    read = [name for slot in ("Bias", "ResidualData") if slot in op.input_names for name in op.input(slot)]
+    return bool(read) or any(setting(op, name) for name in ("fuse_activation", "fuse_relu", "fuse_brelu"))
+
+
 def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[np.ndarray, np.ndarray] | None:
     norm = r.ops[at] if at is not None else None
     if norm is None or norm.type not in NORMALISATIONS or setting(norm, "data_layout") != "NCHW":
@@ -42,6 +51,8 @@ def _scaled(r: Rewriter, conv: int, bias: int | None, at: int | None) -> tuple[n
     outputs = [n for slot in norm.output_names if slot != "Y" for n in norm.output(slot)]
     statistics = [first(norm.input(slot)) for slot in ("Mean", "Variance")]
     if not (setting(norm, "is_test") or setting(norm, "use_global_stats")) or _elsewhere(r, at, outputs, statistics):
+        return None
+    if setting(norm, "use_mkldnn") and setting(norm, "fuse_with_relu"):
         return None
     values = [r.value(first(norm.input(slot))) for slot in ("Scale", "Bias", "Mean", "Variance")]
     filters, added = r.value(first(r.ops[conv].input("Filter"))), _added(r, bias, conv)

@@ -17,6 +17,7 @@ from jax import lax
 
 from lowering.program import OpView
 from lowering.registry import get_op, has_op
+from lowering.symbols import is_symbol
 from lowering.values import LoDArray
 
 
@@ -36,7 +37,8 @@ def pinned_value(value: Any) -> Any:
     """A variable's value, computed once; single numbers and what is no tensor stay as they are."""
     if isinstance(value, LoDArray):
         return value.with_data(pinned_value(value.data))
-    return pinned(value) if isinstance(value, jax.Array) and value.size > 1 else value
+    several = isinstance(value, jax.Array) and (is_symbol(value.size) or value.size > 1)
+    return pinned(value) if several else value
 
 
 def compared(ops: Iterable[OpView]) -> frozenset[str]:

@@ -24,6 +24,7 @@ import numpy as np
 from lowering.engine import host_bits, host_kernels
 from lowering.extend import extend
 from lowering.machine import processors
+from lowering.symbols import is_symbol
 
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)
 
@@ -97,6 +98,8 @@ def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) 
 
 
 def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any, *params: Any) -> Any:
+    if any(map(is_symbol, shape)):
+        return _draw_open(kernel, key, tuple(shape), dtype, [np.asarray(p, dtype) for p in params])
     shape = tuple(int(n) for n in shape)
     dtype = np.dtype(dtype)
     size = prod(shape)
@@ -155,6 +158,17 @@ def bits(key: Any, shape: Sequence[int]) -> Any:
     pairs = jnp.concatenate([jnp.zeros_like(places), places])
     high, low = extend().random.threefry_2x32(jax.random.key_data(key.key), pairs).reshape(2, -1)
     return (high ^ low).reshape(shape)
+
+
+def _draw_open(kernel: Callable[..., Any], key: Any, shape: tuple[Any, ...], dtype: Any, given: list[Any]) -> Any:
+    """Values of a shape whose sizes are symbols: in chunks of the smallest size, as those of small shapes are."""
+    count, size = CHUNKS[0], prod(shape)
+
+    def chunk(i: Any) -> Any:
+        return kernel(jax.random.fold_in(key, i), *given, count=count, dtype=np.dtype(dtype))
+
+    flat = jax.vmap(chunk)(jnp.arange(size // count + 1)).reshape(-1)
+    return jnp.take(flat, jnp.arange(size), mode="clip").reshape(shape)
 
 
 def permutation(key: Any, count: int) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from lowering.errors import CarryChanges, NeedsExact
 from lowering.ragged.rows import stretch
+from lowering.symbols import number
 from lowering.values import Array, LoDArray, SelectedRows, TensorArray
 
 
@@ -210,7 +211,7 @@ def _fit_lod(value: LoDArray, template: LoDArray, backward: bool) -> LoDArray:
         raise NeedsExact(f"{value.capacity} rows do not fit into a loop value of {rows}")
     nrows = value.nrows
     if template.nrows is not None and nrows is None:
-        nrows = jnp.int32(value.capacity)
+        nrows = jnp.asarray(number(value.capacity))
     data = grow_rows(value.data, rows, backward=backward)
     lod = tuple(_fit_offsets(value.lod[k] if value.lod else None, t.shape[0]) for k, t in enumerate(template.lod))
     nseq = None

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.ragged.rows import offsets_of, row_numbers, segments, take
+from lowering.symbols import number
 from lowering.values import Array, LoDArray, fill_padding, is_concrete
 
 
@@ -23,7 +24,7 @@ def sources(starts: Array, counts: Array, capacity: int) -> tuple[Array, Array]:
         return off, np.zeros(capacity, np.int32)
     run = segments(off, rows)
     xp: Any = np if is_concrete(run) and is_concrete(starts) else jnp
-    run_in = xp.minimum(run, starts.shape[0] - 1)
+    run_in = xp.minimum(run, number(starts.shape[0] - 1))
     source = xp.asarray(starts)[run_in] + (rows - xp.asarray(off)[run_in])
     return off, xp.where(run < starts.shape[0], source, xp.asarray(starts)[0]).astype(np.int32)
 
@@ -40,11 +41,11 @@ def pick(x: LoDArray, order: Array, count: Any, *, backward: bool) -> LoDArray:
     if not x.lod:
         if count is None and x.nrows is None:
             return LoDArray(take(x.data, order))
-        nrows = jnp.int32(total) if count is None else jnp.asarray(count, jnp.int32)
+        nrows = jnp.asarray(number(total)) if count is None else jnp.asarray(count, jnp.int32)
         return LoDArray(fill_padding(take(x.data, order), nrows, backward=backward), (), nrows)
     lod = []
     chosen, exact = order, count is None and x.nrows is None and x.nseq is None
-    alive: Any = row_numbers(total) < total if count is None else row_numbers(total) < count
+    alive: Any = row_numbers(total) < number(total) if count is None else row_numbers(total) < count
     for k, off in enumerate(x.lod):
         off = off if is_concrete(chosen) else jnp.asarray(off)
         starts = off[:-1][chosen]
@@ -80,6 +81,6 @@ def partition(mask: Array, n: Any, which: bool) -> tuple[Array, Any]:
         return found, None
     rank = jnp.cumsum(hit, dtype=jnp.int32) - 1
     count = jnp.sum(hit, dtype=jnp.int32)
-    place = jnp.where(hit, rank, mask.shape[0])
+    place = jnp.where(hit, rank, number(mask.shape[0]))
     order = jnp.zeros(mask.shape[0], jnp.int32).at[place].set(row_numbers(mask.shape[0]), mode="drop")
     return order, count

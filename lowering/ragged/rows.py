@@ -16,7 +16,7 @@ import numpy as np
 from lowering.engine.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete
 from lowering.program import GRAD, OpSpec
-from lowering.symbols import is_symbol
+from lowering.symbols import is_symbol, number
 from lowering.values import Array, LoDArray, Meta, concrete, fill_padding, is_concrete
 
 # Comparing every row with every offset is fastest up to this many pairs; a binary search above it.
@@ -39,16 +39,17 @@ def lengths(off: Array) -> Array:
     return off[1:] - off[:-1]
 
 
-def row_numbers(count: int) -> np.ndarray:
-    """int32 [count] on the host: 0, 1, 2 ..."""
-    return np.arange(count, dtype=np.int32)
+def row_numbers(count: Any) -> Any:
+    """int32 [count]: 0, 1, 2 ..., on the host if the number is known."""
+    return jnp.arange(count, dtype=np.int32) if is_symbol(count) else np.arange(count, dtype=np.int32)
 
 
 def segments(off: Array, rows: Array) -> Array:
     """int32: the sequence that each row number belongs to; the number of sequences for rows past the last one."""
     if is_concrete(off) and is_concrete(rows):
         return np.searchsorted(off[1:], rows, side="right").astype(np.int32)
-    if off.shape[0] * rows.size <= DENSE_PAIRS:
+    pairs = off.shape[0] * rows.size
+    if is_symbol(pairs) or pairs <= DENSE_PAIRS:
         return jnp.sum(off[1:, None] <= rows.reshape(1, -1), axis=0, dtype=jnp.int32).reshape(rows.shape)
     return jnp.searchsorted(jnp.asarray(off[1:]), rows, side="right").astype(jnp.int32)
 
@@ -185,8 +186,9 @@ def stretch(x: Array, start: int, count: int) -> Array:
     by element which part it reads, and LLVM takes that out of the innermost loop at its highest level only.
     """
     at = row_numbers(count) + np.int32(start)
-    inside = expand_dims((at >= 0) & (at < x.shape[0]), x.ndim)
-    return jnp.where(inside, take(x, np.clip(at, 0, max(x.shape[0] - 1, 0))), jnp.zeros((), x.dtype))
+    inside = expand_dims((at >= 0) & (at < number(x.shape[0])), x.ndim)
+    xp: Any = np if is_concrete(inside) else jnp
+    return jnp.where(inside, take(x, xp.clip(at, 0, number(max(x.shape[0] - 1, 0)))), jnp.zeros((), x.dtype))
 
 
 def bounds(off: Array, capacity: int) -> tuple[Array, Array, Array]:

@@ -26,6 +26,7 @@ import numpy as np
 from jax import lax
 
 from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, stretch, take
+from lowering.symbols import is_symbol, number
 from lowering.values import Array, LoDArray, Meta, is_concrete
 
 # Smaller batches run in one phase, and so do lighter steps, whose narrower windows would cost more than they save. A
@@ -92,7 +93,7 @@ def _ranks(sizes: Array) -> tuple[Array, Array]:
     if is_concrete(sizes):
         order = np.argsort(-sizes, kind="stable").astype(np.int32)
         return order, np.argsort(order, kind="stable").astype(np.int32)
-    if n > 1024:
+    if is_symbol(n) or n > 1024:
         order = jnp.argsort(-sizes, stable=True).astype(jnp.int32)
         return order, jnp.zeros(n, jnp.int32).at[order].set(row_numbers(n), unique_indices=True)
     # Counting instead of sorting: the rank is how many sequences are longer, or as long and earlier.
@@ -110,7 +111,8 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
         counts = np.sum(sizes[None, :] > np.arange(int(sizes.max(initial=0)))[:, None], axis=1)
         table = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         return table[np.minimum(steps, len(table) - 1)]
-    if steps.size * sizes.size <= DENSE_PAIRS:
+    pairs = steps.size * sizes.size
+    if not is_symbol(pairs) and pairs <= DENSE_PAIRS:
         return jnp.sum(jnp.minimum(steps[:, None], sizes[None, :]), axis=1, dtype=jnp.int32)
     # Too many pairs for the sum: alive(t) is n less the sequences of length <= t, a cumulative histogram of the
     # lengths, and the starts are a cumulative sum of that.
@@ -148,7 +150,7 @@ def _pack(sizes: Array, seg: Array, start: Array, end: Array, total: Array, reve
     position = _step_starts(steps, falling) + mine
     back = total - _step_starts(steps + 1, falling) + mine
     target = xp.where(valid, position, position[:1])
-    back = xp.where(valid, back, np.int32(capacity + n - 1))
+    back = xp.where(valid, back, number(capacity + n - 1))
     source = _inverse(position, valid, capacity + n)
     return Packing(n, capacity, order, rank, falling, source, target, back, steps == 0, seg, reverse)
 
@@ -159,14 +161,14 @@ def _inverse(position: Array, valid: Array, count: int) -> Array:
         source = np.zeros(count, np.int32)
         source[position[valid]] = rows[valid]
         return source
-    outside = jnp.where(valid, position, np.int32(count))
+    outside = jnp.where(valid, position, number(count))
     return jnp.zeros(count, jnp.int32).at[outside].set(rows, mode="drop", unique_indices=True)
 
 
 def _widths(n: int, carry: Any) -> list[int]:
     """The widths of a loop's windows from one phase to the next; ``carry`` is a pytree of [n, ...]."""
     columns = max((prod(c.shape[1:]) for c in jax.tree_util.tree_leaves(carry)), default=1)
-    return [n] if n < _PHASED or n * columns**2 < WORTH else [n, -(-n // 2), -(-n // 4)]
+    return [n] if is_symbol(n) or n < _PHASED or n * columns**2 < WORTH else [n, -(-n // 2), -(-n // 4)]
 
 
 def _window(buffer: Array, start: Array, width: int) -> Array:

@@ -59,21 +59,25 @@ VENDOR: dict[str, tuple[str, Any]] = {
 # Attributes that any op may have and none declares.
 COMMON = BOOKKEEPING | {"with_quant_attr"}
 
-# Inputs that the plain kernels leave to oneDNN's.
+# The activations that oneDNN's convolutions compute in 1.8.
+ACTIVATIONS = ("relu", "leaky_relu", "relu6", "swish")
+
+# Inputs that oneDNN's kernels alone read, and nothing here does.
 _FUSED_INPUTS = {
-    **dict.fromkeys(("conv2d", "conv3d", "depthwise_conv2d"), ("Bias", "ResidualData")),
-    **dict.fromkeys(("conv2d_transpose", "depthwise_conv2d_transpose"), ("Bias",)),
+    **dict.fromkeys(("conv2d_grad", "depthwise_conv2d_grad"), ("Bias", "ResidualData")),
+    **dict.fromkeys(("conv2d_transpose_grad", "depthwise_conv2d_transpose_grad"), ("Bias",)),
 }
 
 
 def fused(op: OpView, known: Any) -> Iterator[str]:
-    """What oneDNN's kernel computes with an op marked ``use_mkldnn``: an activation, a sum, a transposition.
+    """What oneDNN's kernel computes with an op marked ``use_mkldnn``, and its rule does not.
 
     Paddle's passes write it (``SaveOptimModel`` after ``enable_mkldnn``); plain kernels ignore it. Numbers, such as
     fuse_alpha, are parameters of an activation. ``known``: attributes with a rule.
     """
     for name, value in op.attrs.items():
-        if name.startswith(("fuse_", "fused_")) and name not in known and value and not isinstance(value, float):
+        unknown = name not in known or (name == "fuse_activation" and value not in ACTIVATIONS)
+        if name.startswith(("fuse_", "fused_")) and unknown and value and not isinstance(value, float):
             yield f"attribute {name} is {value!r}"
     for slot in _FUSED_INPUTS.get(op.type, ()):
         if op.inputs.get(slot):

@@ -88,6 +88,12 @@ def test_convert(model, tmp_path, capsys):
     assert cli.main(["convert", str(model), str(tmp_path / "out"), "--to", "stablehlo", "--platforms", "cpu"]) == 0
     signature = json.loads((tmp_path / "out" / "signature.json").read_text())
     assert signature["inputs"] == {"x": [["batch", "3"], "float32"]}
+    words = ["convert", str(model), str(tmp_path / "fixed"), "--to", "stablehlo", "--platforms", "cpu", "--size"]
+    assert cli.main([*words, "x=5"]) == 0
+    signature = json.loads((tmp_path / "fixed" / "signature.json").read_text())
+    assert signature["inputs"] == {"x": [["5", "3"], "float32"]}
+    assert cli.main([*words, "x=5,3"]) == 2
+    assert "1, of its dims [0]" in capsys.readouterr().err
 
 
 def test_cache_and_doctor(tmp_path, monkeypatch, capsys):

@@ -76,6 +76,24 @@ def test_what_draws_takes_a_key(tmp_path):
     assert 0 <= found.min() < found.max() <= 1 and np.abs(found - other).max() > 0.1
 
 
+def test_what_draws_has_any_size(tmp_path):
+    x = fluid.data("x", [None, 4])
+    noise = fluid.layers.uniform_random_batch_size_like(x, [-1, 4], min=0.0, max=1.0)
+    model = save(tmp_path / "model", ["x"], [fluid.layers.fc(x, 4, bias_attr=False) + noise])
+    model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+    loaded = export.deserialize(bytearray((tmp_path / "out" / "model.jax_export").read_bytes()))
+    function, parameters = model.function("cpu")
+    key = np.array([3, 4], np.uint32)
+    with jax.enable_x64(True):
+        given = {"x": np.zeros((5000, 4), np.float32)}
+        (found,) = loaded.call(parameters, given, key)
+        assert found.shape == (5000, 4) and 0 <= found.min() < 0.1 < 0.9 < found.max() < 1
+        assert abs(found.mean() - 0.5) < 0.02 and len(np.unique(found)) > 15000
+        given = {"x": np.zeros((3, 4), np.float32)}
+        (few,), (wanted,) = loaded.call(parameters, given, key), function(parameters, given, key)
+        np.testing.assert_allclose(few, wanted, rtol=1e-6)
+
+
 def test_what_has_no_symbolic_batch_can_have_a_fixed_one(tmp_path):
     x = fluid.data("x", [None, 4])
     model = save(tmp_path / "model", ["x"], [fluid.layers.reshape(fluid.layers.fc(x, 4), [2, -1, 3])])
@@ -84,15 +102,6 @@ def test_what_has_no_symbolic_batch_can_have_a_fixed_one(tmp_path):
     assert not (tmp_path / "out").exists()
     model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"], batch=3)
     assert (tmp_path / "out" / "model.jax_export").exists()
-
-
-def test_ragged_inputs_are_refused(tmp_path):
-    words = fluid.data("words", [None, 1], "int64", lod_level=1)
-    model = save(
-        tmp_path / "model", ["words"], [fluid.layers.sequence_pool(fluid.layers.embedding(words, [9, 3]), "sum")]
-    )
-    with pytest.raises(ExportError, match=r"no shape: \['words'\]"):
-        model.write(str(tmp_path / "out"), "stablehlo")
 
 
 def test_what_a_platform_lacks_is_told(tmp_path):

@@ -1,8 +1,8 @@
 """``python -m tests.golden.doors [case ...]``: recorded networks' test programs through each way to predict.
 
-Each is saved as an inference model. A predictor without passes, a clone of it, zero-copy tensors, ``to_jax``'s function
-and a predictor with all passes give what the Executor gives; the loaded program and its parameters are written as the
-same bytes. Where a case has models that Paddle saved, they are taken too.
+Each is saved as an inference model. A predictor without passes, a clone of it, zero-copy tensors, ``to_jax``'s
+function, a server and a predictor with all passes give what the Executor gives; the loaded program and its parameters
+are written as the same bytes. Where a case has models that Paddle saved, they are taken too.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from tests.golden.recordings import folder as recordings
 from tests.golden.session import Session, lod_tensor
 from tests.golden.values import Tensor
 from tests.golden.zoocase import ZooCase, zoo_case, zoo_cases
+from tests.serving.at_work import NPZ, ServedModel, Settings, packed, serving
 
 TOLERANCE = 1e-6
 # Filters that batch normalisation was folded into round otherwise; tests.golden.passes has the same.
 FOLDED = 1e-5
+LEVELS = 4  # of a LoD, at most
 
 Feeds = dict[str, Tensor]
 Found = list[tuple[np.ndarray, list[list[int]]]]
@@ -99,6 +101,20 @@ class Model:
 
         return [_plain(value) for value in outputs]
 
+    def served(self) -> Found:
+        """The answer of a server."""
+        sent = {name: value.array for name, value in self.feeds.items()}
+        sent |= {f"{n}.lod{i}": np.array(lod) for n, v in self.feeds.items() for i, lod in enumerate(v.lod)}
+        limits = Settings(timeout=600, max_body=1 << 30)
+        with serving(ServedModel(self.folder, None, self.parameters), limits, warm=False) as client:
+            answer = client.ask("POST", "/predict", packed(sent), NPZ)
+        if answer.status != 200:
+            raise RuntimeError(answer.body.decode())
+        arrays = answer.arrays
+        lods = [[f"{target.name}.lod{i}" for i in range(LEVELS)] for target in self.targets]
+        levels = [[arrays[name].tolist() for name in lod if name in arrays] for lod in lods]
+        return [(arrays[target.name], lod) for target, lod in zip(self.targets, levels, strict=True)]
+
     def _written_again(self) -> list[str]:
         """What differs when the loaded model is written again: its program, and files of parameters."""
         given = _contents(Path(self.folder))
@@ -109,7 +125,8 @@ class Model:
         return sorted(name for name in {*given, *written} if given.get(name) != written.get(name))
 
 
-DOORS = {"predictor": TOLERANCE, "clone": TOLERANCE, "zero_copy": TOLERANCE, "function": TOLERANCE, "passes": FOLDED}
+_AS_IS = dict.fromkeys(("predictor", "clone", "zero_copy", "function", "served"), TOLERANCE)
+DOORS = _AS_IS | {"passes": FOLDED}
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

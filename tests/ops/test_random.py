@@ -40,6 +40,22 @@ def test_uniform_sets_a_diagonal():
     assert (np.abs(out - np.diag(np.diag(out))) < 1).all()
 
 
+def test_uniform_like_a_batch_sets_a_diagonal():
+    attrs = {"shape": [-1, 4], "diag_num": 3, "diag_step": 4, "diag_val": 9.0}
+    inputs = {"Input": np.zeros((3, 2), "float32")}
+    out = run("uniform_random_batch_size_like", attrs, inputs)["Out"]
+    np.testing.assert_array_equal(np.diag(out), np.full(3, 9.0))
+    assert out.shape == (3, 4) and (np.abs(out) < 1).sum() == 9
+
+
+@pytest.mark.parametrize("op_type", ["uniform_random", "uniform_random_batch_size_like"])
+def test_a_diagonal_that_does_not_fit_is_refused(op_type):
+    inputs = {"Input": np.zeros((3, 2), "float32")} if op_type.endswith("like") else {}
+    attrs = {"shape": [3, 4], "diag_num": 3, "diag_step": 8, "diag_val": 9.0}
+    with pytest.raises(lowering.OpError, match=r"3 elements 8 columns apart do not fit into \[3, 4\]"):
+        run(op_type, attrs, inputs)
+
+
 def test_gaussian_moments():
     out = run("gaussian_random", {"shape": [20000], "mean": 1.0, "std": 2.0})["Out"]
     assert abs(out.mean() - 1) < 0.1 and abs(out.std() - 2) < 0.1

@@ -33,6 +33,7 @@ from fluidjax.export.c.trace import trace
 from fluidjax.export.double import in_double
 from fluidjax.export.function import ExportError, JaxFunction, from_jax, to_jax
 from fluidjax.export.ragged import ragged
+from fluidjax.export.sizes import ROOM, levels_of, own_sizes
 from fluidjax.framework import Program
 from lowering.dtypes import to_numpy
 from lowering.engine.x64 import with_x64
@@ -81,6 +82,7 @@ def files_of(
     *,
     batch: int = 1,
     rows: int | None = None,
+    sizes: Mapping[str, Sequence[int]] | None = None,
     train: bool = False,
     inside: bool | None = None,
     check: bool = True,
@@ -91,6 +93,7 @@ def files_of(
         program, feeds, fetches, scope: as for ``to_jax``.
         batch: replaces sizes that the program leaves open, and gives the number of sequences.
         rows: the maximum number of rows of a ragged input; 16 per sequence by default.
+        sizes: input -> sizes of its open dims, which ``batch`` then does not replace.
         train: whether a step updates the parameters that the program writes.
         inside: whether weights are embedded in ``model.c``; None embeds small ones.
         check: whether to compile, run and compare; otherwise no executable is made.
@@ -100,9 +103,9 @@ def files_of(
     """
     if check and compiler() is None:
         compile_c(Path(), Path())
-    drawn = draw_feeds(program, feeds, batch, rows)
+    drawn = draw_feeds(program, feeds, batch, rows, own=own_sizes(program, feeds, sizes or {}))
     function, parameters = to_jax(program, feeds, fetches, scope=scope, platform="cpu")
-    given = {name: feed.value(rows or 16 * batch) for name, feed in drawn.items()}
+    given = {name: feed.value(rows or ROOM * batch) for name, feed in drawn.items()}
     source = source_of(trace(function, parameters, given, train), STEM, inside)
     found = {f"{STEM}.c": source.text.encode()}
     if not source.inside:
@@ -113,27 +116,35 @@ def files_of(
 
 
 def draw_feeds(
-    program: Program, feeds: Sequence[str], batch: int, rows: int | None, length: int | None = None
+    program: Program,
+    feeds: Sequence[str],
+    batch: int,
+    rows: int | None,
+    length: int | None = None,
+    own: Mapping[str, Mapping[int, int]] | None = None,
 ) -> dict[str, Feed]:
     """Random values for each input; integers are 0 or 1, since they are often ids.
 
-    Open dims are ``batch``; those after the first ``length``, if it is given.
+    Open dims are as ``own`` has them (see ``own_sizes``), or ``batch``; those after the first ``length``, if given.
     """
     rng, block = np.random.default_rng(0), program.global_block()
-    each = max((rows or 16 * batch) // batch, 1)
+    each = max((rows or ROOM * batch) // batch, 1)
     same: list[int] = []  # all ragged inputs share their lengths, because ops expect sequences to match
     found = {}
     for name in feeds:
         if not block.has_var(name):
             raise _undeclared(name, block.vars)
         var = block.var(name)
-        levels = int(var.lod_level or 0)
+        levels = levels_of(name, var)
         lengths: list[list[int]] = [[1] * batch for _ in range(levels - 1)]
         if levels:
             same = same or [int(n) for n in rng.integers(1, each + 1, batch)]
             lengths.append(same)
         total = sum(lengths[-1]) if levels else batch
-        shape = tuple(n if n >= 0 else total if at == 0 else length or batch for at, n in enumerate(var.shape))
+        given = (own or {}).get(name, {})
+        shape = tuple(
+            n if n >= 0 else given.get(at, total if at == 0 else length or batch) for at, n in enumerate(var.shape)
+        )
         dtype = to_numpy(int(var.dtype))
         check_size(prod(n or 1 for n in shape) * np.dtype(dtype).itemsize, MOST_INPUT)  # NumPy counts like this
         whole = np.dtype(dtype).kind != "f"

@@ -20,6 +20,7 @@ from lowering.program import EMPTY, OpSpec, OpView, VarInfo
 from lowering.ragged.reorder import partition, pick
 from lowering.ragged.rows import row_numbers, take
 from lowering.registry import Value, op
+from lowering.symbols import number
 from lowering.values import LoDArray, RankTable, TensorArray, fill_padding
 
 
@@ -284,7 +285,7 @@ def _ranks(flags: Any) -> Any:
 def _merge_rows(parts: list[LoDArray], flags: Any, valid: Any, backward: bool) -> Any:
     true, false = parts
     xp: Any = np if isinstance(flags, np.ndarray) else jnp
-    row = xp.where(flags, 0, true.capacity).astype(np.int32) + _ranks(flags)
+    row = xp.where(flags, 0, number(true.capacity)).astype(np.int32) + _ranks(flags)
     data = take(jnp.concatenate([true.data, false.data]), row)
     if valid is None:
         return data
@@ -298,7 +299,7 @@ def _merge_sequences(whole: LoDArray, parts: list[LoDArray], flags: Any, valid: 
             f"op {ctx.op.type} (#{ctx.op.index}) cannot merge InTrue with {len(parts[0].lod)} levels of sequences and"
             f" InFalse with {len(parts[1].lod)}; make both branches results of the same lod_level"
         )
-    order = _ranks(flags) + np.int32(parts[0].lod[0].shape[0]) * ~flags
+    order = _ranks(flags) + number(parts[0].lod[0].shape[0]) * ~flags
     merged = pick(_joined(*parts), order, valid, backward=ctx.is_backward)
     if ctx.is_backward and whole.lod:
         return whole.with_data(merged.data[: whole.capacity])
@@ -312,10 +313,10 @@ def _joined(true: LoDArray, false: LoDArray) -> LoDArray:
     for k, (left, right) in enumerate(zip(true.lod, false.lod, strict=True)):
         shift = true.lod[k + 1].shape[0] if k + 1 < len(true.lod) else true.capacity
         xp: Any = np if isinstance(left, np.ndarray) and isinstance(right, np.ndarray) else jnp
-        lod.append(xp.concatenate([left, right + np.int32(shift)]))
+        lod.append(xp.concatenate([left, right + number(shift)]))
     exact = not (true.padded or false.padded)
     data = jnp.concatenate([true.data, false.data])
-    return LoDArray(data, tuple(lod), None if exact else jnp.int32(data.shape[0]))
+    return LoDArray(data, tuple(lod), None if exact else number(data.shape[0]))
 
 
 def _fitted(merged: LoDArray, whole: LoDArray, ctx: Context) -> Any:

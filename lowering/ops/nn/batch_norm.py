@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.infer_rules import by_rule
+from lowering.ops.math.extrema import at_least
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, row_mask
 
@@ -136,7 +137,7 @@ def _like_x(shapes, attr):
 OUTPUTS = "Y MeanOut VarianceOut SavedMean~ SavedVariance~ ReserveSpace?"
 
 
-@op(out=OUTPUTS, diff="x scale bias", vendor="use_mkldnn fuse_with_relu", lod={"Y": "x"}, rows=MASKED,
+@op(out=OUTPUTS, diff="x scale bias", lod={"Y": "x"}, rows=MASKED,
     inplace={"MeanOut": "mean", "VarianceOut": "variance"}, spare="scale bias", infer=by_rule(_like_x))  # fmt: skip
 def batch_norm(
     x: LoDArray,
@@ -152,8 +153,13 @@ def batch_norm(
     data_layout: str = "NCHW",
     use_global_stats: bool = False,
     trainable_statistics: bool = False,
+    use_mkldnn: bool = False,
+    fuse_with_relu: bool = False,
 ):
-    """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias; MeanOut = Mean * momentum + mean * (1 - momentum)."""
+    """Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias; MeanOut = Mean * momentum + mean * (1 - momentum).
+
+    oneDNN's ``fuse_with_relu`` makes max(Y, 0) of Y.
+    """
     if momentum_tensor is not None:
         momentum = momentum_tensor.reshape(())
     running = uses_running(is_test, use_global_stats, trainable_statistics)
@@ -162,6 +168,7 @@ def batch_norm(
         x, scale, bias, mean, variance, momentum,
         epsilon=epsilon, running=running, axis=channel_axis(x.data.ndim, data_layout),
     )  # fmt: skip
+    y = at_least(y, 0) if use_mkldnn and fuse_with_relu else y
     return (_rows_like(x, y), *rest, None)
 
 

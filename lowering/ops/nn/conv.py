@@ -1,8 +1,8 @@
 """conv2d, conv3d and depthwise_conv2d, with first and second gradients.
 
 Out[N, O, ...] = Input[N, C, ...] (*) Filter[O, C / groups, ...] (cross-correlation). SAME padding ignores the
-dilations. Fluid's plain CPU kernels leave Bias and ResidualData to the fused MKL-DNN ones, and so do these rules;
-layers add a bias with elementwise_add.
+dilations. Bias, ResidualData and an activation are oneDNN's (``onednn``), and nothing without ``use_mkldnn``; layers
+add a bias with elementwise_add.
 """
 
 import jax.numpy as jnp
@@ -11,16 +11,13 @@ from lowering.engine.infer_rules import by_rule
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import Geometry
+from lowering.ops.nn.onednn import activation_of, finished
 from lowering.registry import Wise, op
 from lowering.values import Meta
 
-VENDOR = (
-    "use_cudnn use_mkldnn fuse_relu fuse_activation fuse_alpha fuse_beta fuse_residual_connection "
-    "force_fp32_output workspace_size_MB exhaustive_search"
-)
+VENDOR = "use_cudnn fuse_beta force_fp32_output workspace_size_MB exhaustive_search"
 VENDOR_2D = VENDOR + (
-    " use_quantizer fuse_relu_before_depthwise_conv fuse_brelu fuse_brelu_threshold "
-    "Scale_in Scale_out Scale_in_eltwise Scale_weights"
+    " use_quantizer fuse_relu_before_depthwise_conv Scale_in Scale_out Scale_in_eltwise Scale_weights"
 )
 
 
@@ -98,10 +95,22 @@ def conv2d_rule(
     groups: int = 1,
     dilations: list[int] = (1, 1),
     data_format: str = "NCHW",
+    use_mkldnn: bool = False,
+    fuse_activation: str = "",
+    fuse_alpha: float = 0.0,
+    fuse_residual_connection: bool = False,
+    fuse_relu: bool = False,
+    fuse_brelu: bool = False,
+    fuse_brelu_threshold: float = 6.0,
 ):
-    """Output = Input (*) Filter over the two spatial axes."""
+    """Output = Input (*) Filter over the two spatial axes; oneDNN's: act(that + Bias + ResidualData)."""
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return channel_back(kernels.forward(x, filter, geo), data_format)
+    out = channel_back(kernels.forward(x, filter, geo), data_format)
+    if not use_mkldnn:
+        return out
+    residual = residual_data if fuse_residual_connection else None
+    act = activation_of(fuse_activation, fuse_alpha, fuse_relu, fuse_brelu, fuse_brelu_threshold)
+    return finished(out, bias, residual, data_format, *act)
 
 
 def conv2d_grad(
@@ -138,7 +147,7 @@ conv2d = op(
     diff="input filter bias",
     vendor=VENDOR_2D,
     lod="input",
-    rows=Wise("input"),
+    rows=Wise("input residual_data"),
     infer=by_rule(_images),
 )(conv2d_rule)
 depthwise_conv2d = op(
@@ -147,18 +156,19 @@ depthwise_conv2d = op(
     diff="input filter bias",
     vendor=VENDOR_2D,
     lod="input",
-    rows=Wise("input"),
+    rows=Wise("input residual_data"),
     infer=by_rule(_images),
 )(conv2d_rule)
 conv2d.grad(conv2d_grad)
 depthwise_conv2d.grad(conv2d_grad)
 
 
-@op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows=Wise("input"))
+@op(out="Output", diff="input filter", vendor=VENDOR, lod="input", rows=Wise("input residual_data"), newer="bias")
 def conv3d(
     input,
     filter,
     residual_data=None,
+    bias=None,
     *,
     is_test: bool = False,
     strides: list[int] = (1, 1, 1),
@@ -167,10 +177,20 @@ def conv3d(
     groups: int = 1,
     dilations: list[int] = (1, 1, 1),
     data_format: str = "NCDHW",
+    use_mkldnn: bool = False,
+    fuse_activation: str = "",
+    fuse_alpha: float = 0.0,
+    fuse_residual_connection: bool = False,
+    fuse_relu: bool = False,
 ):
-    """Output = Input (*) Filter over the three spatial axes."""
+    """Output = Input (*) Filter over the three spatial axes; oneDNN's: act(that + Bias + ResidualData)."""
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return channel_back(kernels.forward(x, filter, geo), data_format)
+    out = channel_back(kernels.forward(x, filter, geo), data_format)
+    if not use_mkldnn:
+        return out
+    residual = residual_data if fuse_residual_connection else None
+    act = activation_of(fuse_activation, fuse_alpha, fuse_relu)
+    return finished(out, bias, residual, data_format, *act)
 
 
 @conv3d.grad

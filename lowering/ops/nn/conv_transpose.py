@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn.conv import channel_back, channel_first
+from lowering.ops.nn.onednn import activation_of, finished
 from lowering.ops.nn.windows import Geometry, at_least_one
 from lowering.registry import Wise, op
 
-VENDOR = "use_cudnn use_mkldnn workspace_size_MB"
-VENDOR_2D = VENDOR + " fuse_relu fuse_activation fuse_alpha fuse_beta"
+VENDOR = "use_cudnn workspace_size_MB"
 
 
 def transpose_sizes(in_size, ksize, geo: Geometry, output_size: list) -> tuple:
@@ -76,10 +76,16 @@ def conv2d_transpose_rule(
     data_format: str = "NCHW",
     padding_algorithm: str = "EXPLICIT",
     output_padding: list[int] = (),
+    use_mkldnn: bool = False,
+    fuse_activation: str = "",
+    fuse_alpha: float = 0.0,
+    fuse_relu: bool = False,
 ):
-    """Output = the transpose of (*) Filter applied to Input, over two spatial axes."""
+    """Output = the transpose of (*) Filter applied to Input, over two spatial axes; oneDNN's: act(that + Bias)."""
     x, geo = plan(input, filter, strides, paddings, padding_algorithm, groups, dilations, data_format)
-    return _forward(x, filter, geo, output_size, output_padding, data_format)
+    out = _forward(x, filter, geo, output_size, output_padding, data_format)
+    act = activation_of(fuse_activation, fuse_alpha, fuse_relu)
+    return finished(out, bias, None, data_format, *act) if use_mkldnn else out
 
 
 def conv2d_transpose_grad(
@@ -96,7 +102,7 @@ for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
         _type,
         out="Output",
         diff="input filter bias",
-        vendor=VENDOR_2D,
+        vendor=VENDOR + " fuse_beta",
         lod=None,
         rows=Wise("input"),
         newer="output_padding",
@@ -104,7 +110,7 @@ for _type in ("conv2d_transpose", "depthwise_conv2d_transpose"):
     _op.grad(conv2d_transpose_grad)
 
 
-@op(out="Output", vendor=VENDOR, lod=None, rows=Wise("input"), newer="output_padding")
+@op(out="Output", vendor=VENDOR + " use_mkldnn", lod=None, rows=Wise("input"), newer="output_padding")
 def conv3d_transpose(
     input,
     filter,

@@ -210,7 +210,7 @@ def im2sequence(
         size = _patch_count(x.shape[2:], kernels, strides, paddings)
         rows = _patches(x, kernels, strides, paddings, size).reshape(x.shape[0] * size[0] * size[1], -1)
         step = size[0] * size[1]
-        return LoDArray(rows, (np.arange(x.shape[0] + 1, dtype=np.int32) * np.int32(step),))
+        return LoDArray(rows, (row_numbers(x.shape[0] + 1) * np.int32(step),))
     real = -(-concrete(y, "the image sizes Y of im2sequence").astype(int) // np.asarray(out_stride))
     sizes = [_patch_count(tuple(r), kernels, strides, paddings) for r in real]
     largest = (max(h for h, _ in sizes), max(w for _, w in sizes))

@@ -22,6 +22,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import MASKED, op
+from lowering.symbols import number
 from lowering.values import Array, LoDArray, Meta, concrete, fill_padding
 
 
@@ -59,11 +60,11 @@ def _sequences(value: LoDArray, level: int) -> Array:
     """How many sequences a level has; those of an inner level are the rows of the level around it."""
     if level > 0:
         return value.lod[level - 1][-1]
-    return np.asarray(value.lod[0].shape[0] - 1, np.int32) if value.nseq is None else value.nseq
+    return number(value.lod[0].shape[0] - 1) if value.nseq is None else value.nseq
 
 
 def _rows(value: LoDArray) -> Array:
-    return np.asarray(value.capacity, np.int32) if value.nrows is None else value.nrows
+    return number(value.capacity) if value.nrows is None else value.nrows
 
 
 def _as_many(found: Array, y: LoDArray, level: int) -> list[Demand]:

@@ -24,7 +24,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import MASKED, WISE, op
-from lowering.symbols import is_symbol
+from lowering.symbols import number
 from lowering.values import Array, Axis, LoDArray, Meta, Wide, concrete, is_concrete
 
 
@@ -41,7 +41,7 @@ def unpadded_rows(x: Array, off: Array, capacity: int) -> Array:
     seg, start, _ = bounds(off, capacity)
     steps = row_numbers(capacity) - start
     flat = x.reshape((-1,) + x.shape[2:])
-    return take(flat, jnp.minimum(seg, x.shape[0] - 1) * np.int32(x.shape[1]) + steps)
+    return take(flat, jnp.minimum(seg, x.shape[0] - 1) * number(x.shape[1]) + steps)
 
 
 def _may_be_wide(x: LoDArray, ctx) -> bool:
@@ -108,5 +108,4 @@ def sequence_mask(x, max_len_tensor=None, *, maxlen: int = -1, out_dtype: int):
         (maxlen,) = ints(max_len_tensor, "MaxLenTensor of sequence_mask")
     elif maxlen <= 0:
         maxlen = int(concrete(x, "the longest length of sequence_mask").max())
-    places = jnp.arange(maxlen, dtype=np.int32) if is_symbol(maxlen) else row_numbers(maxlen)
-    return (places < x[..., None]).astype(to_numpy(out_dtype))
+    return (row_numbers(maxlen) < x[..., None]).astype(to_numpy(out_dtype))

@@ -25,6 +25,7 @@ from lowering.ragged.rows import (
     without_lod,
 )
 from lowering.registry import MASKED, op
+from lowering.symbols import number
 from lowering.values import Array, LoDArray, Meta
 
 
@@ -62,8 +63,9 @@ def _max_pool(x: Array, off: Array) -> tuple[Array, Array]:
     out = segment_max(x, seg, n, lowest(x.dtype))
     # The first row that holds the maximum: the largest of the negated row numbers.
     hit = x == take(out, seg)
-    candidates = jnp.where(hit, -expand_dims(rows, x.ndim), np.int32(-x.shape[0]))
-    first = -segment_max(candidates, seg, n, -x.shape[0])
+    none = number(-x.shape[0])
+    candidates = jnp.where(hit, -expand_dims(rows, x.ndim), none)
+    first = -segment_max(candidates, seg, n, none)
     return out, jnp.where(expand_dims(lengths(off) == 0, x.ndim), np.int32(-1), first)
 
 

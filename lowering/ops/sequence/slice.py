@@ -21,6 +21,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import MASKED, op
+from lowering.symbols import number
 from lowering.values import Array, LoDArray, Meta
 
 
@@ -56,7 +57,7 @@ def compact(x: LoDArray, keep: Array) -> LoDArray:
     off = offsets(x)
     keep = keep & (row_numbers(x.capacity) < off[-1])
     kept = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(keep, dtype=jnp.int32)])
-    target = jnp.where(keep, kept[:-1], np.int32(x.capacity))
+    target = jnp.where(keep, kept[:-1], number(x.capacity))
     out = jnp.zeros(x.shape, x.dtype).at[target].set(x.data, mode="drop")
     return new_rows(out, (*x.lod[:-1], take(kept, off)), x, longest=x.longest)
 

@@ -13,6 +13,7 @@ from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, shape_from
 from lowering.program import EMPTY, OpSpec, VarInfo
 from lowering.registry import MASKED, WISE, Longs, Value, op
+from lowering.symbols import number
 from lowering.values import LoDArray, Meta, data_of
 
 
@@ -119,7 +120,7 @@ def _cut_ragged(x: list[Meta], data: Any) -> list[LoDArray]:
     """The rows of each X out of the joined ones; its padding is zero."""
     pieces, total = [], np.int32(0)
     for meta in x:
-        rows = np.int32(meta.shape[0]) if meta.nrows is None else meta.nrows
+        rows = number(meta.shape[0]) if meta.nrows is None else meta.nrows
         place = jnp.arange(meta.shape[0], dtype=np.int32)
         part = data[jnp.minimum(total + place, data.shape[0] - 1)]
         valid = (place < rows).reshape((-1,) + (1,) * (data.ndim - 1))

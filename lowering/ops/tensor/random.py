@@ -24,6 +24,10 @@ def _with_diagonal(out, diag_num: int, diag_step: int, diag_val: float):
     """The first ``diag_num`` elements of a diagonal of a matrix, ``diag_step`` columns apart, set to a value."""
     if not diag_num:
         return out
+    if prod(out.shape) <= (diag_num - 1) * (diag_step + 1):
+        raise ValueError(
+            f"{diag_num} elements {diag_step} columns apart do not fit into {list(out.shape)}; make diag_num smaller"
+        )
     positions = np.arange(diag_num) * (diag_step + 1)
     return out.reshape(-1).at[positions].set(jnp.asarray(diag_val, out.dtype)).reshape(out.shape)
 
@@ -136,12 +140,17 @@ def uniform_random_batch_size_like(
     diag_val: float = 1.0,
     dtype: int = 5,
 ):
-    """Out = values from [min, max); dimension ``output_dim_idx`` equals Input's ``input_dim_idx``."""
-    del seed, diag_num, diag_step, diag_val
+    """Out = values from [min, max); dimension ``output_dim_idx`` equals Input's ``input_dim_idx``.
+
+    ``diag_num`` elements of a diagonal may be set to ``diag_val``, as in uniform_random.
+    """
+    del seed
     kind = to_numpy(dtype)
-    return _batch_like(
-        input, lambda dims: random_bits.uniform(key, dims, kind, min, max), shape, input_dim_idx, output_dim_idx
-    )
+
+    def drawn(dims):
+        return _with_diagonal(random_bits.uniform(key, dims, kind, min, max), diag_num, diag_step, diag_val)
+
+    return _batch_like(input, drawn, shape, input_dim_idx, output_dim_idx)
 
 
 @op(rows=batch_rows, lod=None, diff="")
