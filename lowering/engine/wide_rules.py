@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowering.engine.wide_along import ALONG
+from lowering.engine.wide_fills import highest, lowest
 from lowering.engine.wide_shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
+from lowering.engine.wide_windows import WINDOWS
 from lowering.engine.widen import FINITE_PLACES
 from lowering.values import Axis
 
@@ -34,14 +37,6 @@ _PAIRED = frozenset(
 _ALIKE = frozenset(
     "sum logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor huber_loss log_loss where".split()
 )
-
-
-def _lowest(dtype: Any) -> Any:
-    return -np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min
-
-
-def _highest(dtype: Any) -> Any:
-    return np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
 
 
 def _same(call: Call) -> Found:
@@ -156,7 +151,7 @@ def _softmax(call: Call) -> Found:
     along = int(call.attr("axis")) % len(x.shape)
     for axis in call.axes("X"):
         if axis.dim == along:
-            call.fills["X", axis] = _lowest(x.dtype)
+            call.fills["X", axis] = lowest(x.dtype)
             call.refilled = True
     return {"*": call.axes("X")}
 
@@ -237,6 +232,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_PAIRED, _paired),
     **dict.fromkeys(_ALIKE, _alike),
     **LAYOUTS,
+    **WINDOWS,
+    **ALONG,
     "dropout": _same,
     "mul": _rows("X", "x_num_col_dims"),
     "fc": _rows("Input", "in_num_col_dims"),
@@ -246,8 +243,8 @@ RULES: dict[str, Rule] = {
     "mean": _mean,
     "reduce_sum": _reduced(lambda _: 0),
     "reduce_mean": _reduced(lambda _: 0, mean=True),
-    "reduce_max": _reduced(_lowest),
-    "reduce_min": _reduced(_highest),
+    "reduce_max": _reduced(lowest),
+    "reduce_min": _reduced(highest),
     "reduce_prod": _reduced(lambda _: 1),
     "reduce_all": _reduced(lambda _: True),
     "reduce_any": _reduced(lambda _: False),
@@ -259,8 +256,6 @@ RULES: dict[str, Rule] = {
     "sigmoid_cross_entropy_with_logits": _entropy_with_logits,
     "norm": off("X"),
     "label_smooth": off_last,
-    "top_k": off_last,
-    "top_k_v2": off("X"),
     "lookup_table": _lookup,
     "lookup_table_v2": _lookup,
     "one_hot": _one_hot,
@@ -276,6 +271,6 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "concat conv2d conv3d gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min"
-    " reduce_prod".split()
+    "concat conv2d conv3d pool2d pool3d gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean"
+    " reduce_max reduce_min reduce_prod".split()
 )

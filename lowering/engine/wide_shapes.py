@@ -148,7 +148,7 @@ def _unsqueeze(call: Call) -> Found:
 
 
 def _slice(call: Call) -> Found:
-    """Along other axes; or the first or last position, or all but one, of what is fed and keeps some."""
+    """Along other axes; or the first or last positions, or all but one, of what is fed and has as many."""
     computed = any(call.each(slot) for slot in call.values if slot.startswith(("Starts", "Ends")))
     if computed or not call.only("Input", "Out" + GRAD):
         return None
@@ -158,11 +158,14 @@ def _slice(call: Call) -> Found:
     for axis in call.axes("Input"):
         size = call.shape("Input")[axis.dim]
         start, end = cut.get(axis.dim, (0, size))
-        fed = _whole(axis, call.shape("Input")) and isinstance(root(axis.label), int)
-        if fed and (start, end) == (0, 1):
+        end = _FAR if start == -1 and end == 0 and axis.dim in gone else end
+        fed = whole(axis, call.shape("Input")) and isinstance(root(axis.label), int)
+        if fed and 0 <= start < end < size:
+            has_at_least(call, axis, end)
             continue
-        if fed and start == -1 and (end >= _FAR or (end == 0 and axis.dim in gone)) and not call.ended:
+        if fed and start < 0 and (start < end < 0 or end >= _FAR) and not call.ended:
             call.ended["Input"] = axis
+            has_at_least(call, axis, -start)
             continue
         if fed and ((start == 1 and end >= _FAR) or (start, end) == (0, -1)):
             axis = axis._replace(room=size - 1, label=grown(axis.label, -1))
@@ -173,7 +176,13 @@ def _slice(call: Call) -> Found:
     return {"*": left}
 
 
-def _whole(axis: Axis, shape: Sequence[int]) -> bool:
+def has_at_least(call: Call, axis: Axis, number: int) -> None:
+    """Let the op run wide only where so many positions are used; one always is."""
+    if number > 1:
+        call.least.append(grown(axis.label, 1 - number))
+
+
+def whole(axis: Axis, shape: Sequence[int]) -> bool:
     """Whether a dim is the positions of an axis and nothing else."""
     return axis.inner == 1 and axis.room == shape[axis.dim]
 
@@ -206,30 +215,9 @@ def _gather_nd(call: Call) -> Found:
 def _places_in(call: Call, axes: Sequence[Sequence[Axis]]) -> None:
     """Let the parts of Index, which count used positions, say where these are along the axes of each part."""
     x = call.shape("X")
-    merged = [[a for a in part if not _whole(a, x)] for part in axes]
+    merged = [[a for a in part if not whole(a, x)] for part in axes]
     if any(merged):
         call.moved["Index"] = partial(places_in_room, merged)
-
-
-def _conv(call: Call) -> Found:
-    """Windows along whole dims, one at each place, which read zeros where nothing is used, as in the padding."""
-    spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
-    if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
-        return None
-    pads = [int(n) for n in call.attr("paddings")]
-    pads = [n for n in pads for _ in range(2)] if len(pads) == len(spatial) else pads
-    found = []
-    for axis in call.axes("Input"):
-        at = axis.dim - 2
-        if axis.dim and (at < 0 or not _whole(axis, call.shape("Input")) or call.attr("strides")[at] != 1):
-            return None
-        if axis.dim:
-            call.fills["Input", axis] = 0
-            more = pads[2 * at] + pads[2 * at + 1] - call.attr("dilations")[at] * (spatial[at] - 1)
-            axis = axis._replace(room=axis.room + more, label=grown(axis.label, more))
-            call.least += [axis.label] if more < 0 else []
-        found.append(axis)
-    return {"*": found}
 
 
 def _repeated(attr: str) -> Rule:
@@ -261,7 +249,6 @@ def in_front(axes: Sequence[Axis], shape: Sequence[int]) -> bool:
 
 LAYOUTS: dict[str, Rule] = {
     "concat": _joined,
-    **dict.fromkeys(["conv2d", "conv3d"], _conv),
     "gather": _gather,
     "gather_nd": _gather_nd,
     "split": _split,

@@ -102,6 +102,16 @@ def _shaped(takes: str, dims: str, /, slot: str = "X", least: int = 1, **attrs: 
     return Case({slot: reals(dims)}, takes, attrs, least=least)
 
 
+def _pooled(takes: str, dims: str, pooling_type: str, ksize: list[int], **attrs: Any) -> Case:
+    return Case({"X": reals(dims)}, takes, {"pooling_type": pooling_type, "ksize": ksize, **attrs}, least=3)
+
+
+def _tied(dims: str) -> Input:
+    """A few numbers, most of them several times, infinities and NaN among them."""
+    few = np.array([-np.inf, -1.5, 0.0, 2.0, np.inf, np.nan])
+    return Input(dims, lambda rng, shape: rng.choice(few, shape))
+
+
 def _products(turned_x: str, turned_y: str) -> tuple[Case, ...]:
     return (
         Case({"X": reals("b h m k"), "Y": reals("b h k n")}, "bhmkn"),
@@ -202,6 +212,20 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "n", {"strides": [1, 2], "groups": 2}, least=2),
     ),
     "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
+    "pool2d": (
+        _pooled("bncm", "b*n c m 3", "max", [1, 1], global_pooling=True),
+        _pooled("bcmn", "b c m n", "avg", [1, 1], global_pooling=True),
+        _pooled("bmn", "b 2 m n", "max", [1, 1], adaptive=True),
+        _pooled("bm", "b 2 m 3", "avg", [1, 2], adaptive=True),
+        _pooled("bmn", "b 2 m n", "max", [3, 2], paddings=[2, 1, 0, 0]),
+        _pooled("bm", "b 2 m 5", "max", [2, 3], strides=[1, 2], ceil_mode=True),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 0, 1, 0]),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 1, 1, 0], exclusive=False),
+        _pooled("b", "b 2 m n", "avg", [3, 2], paddings=[1, 1]),
+        _pooled("b", "b 2 m n", "max", [2, 2], strides=[2, 2]),
+        _pooled("", "b m n 2", "max", [2, 2], data_format="NHWC"),
+    ),
+    "pool3d": (_pooled("bmn", "b 1 m 3 n", "max", [2, 2, 1], strides=[1, 2, 1], paddings=[1, 0, 0]),),
     "split": (
         Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
         Case({"X": reals("b n 5")}, "bn", {"sections": [2, 3], "axis": -1}, {"Out": 2}),
@@ -220,7 +244,10 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bn", "b n 4", slot="Input", axes=[1], starts=[-1], ends=[0], decrease_axis=[1]),
         _shaped("bn", "b n 4", slot="Input", least=2, axes=[1], starts=[1], ends=[2**31 - 1]),
         _shaped("bn", "b n 4", slot="Input", least=2, axes=[1, 2], starts=[0, 1], ends=[-1, 3]),
-        _shaped("b", "b n 4", slot="Input", axes=[1], starts=[-2], ends=[-1]),
+        _shaped("bn", "b n 4", slot="Input", least=3, axes=[1], starts=[-3], ends=[2**31 - 1]),
+        _shaped("bn", "b n 4", slot="Input", least=3, axes=[1], starts=[-3], ends=[-1]),
+        _shaped("bn", "b n 4", slot="Input", least=3, axes=[1], starts=[1], ends=[3]),
+        _shaped("b", "b n 4", slot="Input", least=3, axes=[1], starts=[-3], ends=[1]),
     ),
     "expand_as": (
         Case({"X": reals("b 1 3"), "target_tensor": reals("b n 3")}, "bn"),
@@ -254,8 +281,38 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("b n"), "Label": bits("b n")}, "", {"normalize": True, "ignore_index": 0}),
     ),
     "label_smooth": (_shaped("bn", "b n 4", epsilon=0.1),),
-    "top_k": (_shaped("bn", "b n 4", k=2),),
-    "top_k_v2": (_shaped("bn", "b 4 n", k=2, axis=1),),
+    "cumsum": (
+        _shaped("bnm", "b n*m 2", axis=1),
+        _shaped("bn", "b n 2", axis=1, exclusive=True),
+        _shaped("bn", "n b", axis=0, reverse=True, exclusive=True),
+        _shaped("", "b n", flatten=True),
+    ),
+    **dict.fromkeys(
+        ["arg_max", "arg_min"],
+        (
+            Case({"X": _tied("b n m")}, "bnm", {"axis": 1}),
+            Case({"X": below("b n 2", 3)}, "bn", {"axis": -2, "keepdims": True}),
+            _shaped("b", "b n*m", axis=1),
+            _shaped("", "b n", axis=1, flatten=True),
+        ),
+    ),
+    "argsort": (
+        Case({"X": _tied("b n 2")}, "bn", {"axis": 1}),
+        Case({"X": _tied("b n")}, "bn", {"descending": True}),
+        Case({"X": below("n b", 3)}, "bn", {"axis": 0, "descending": True}),
+        _shaped("b", "b n*m", axis=1),
+    ),
+    "top_k": (
+        _shaped("bn", "b n 4", k=2),
+        Case({"X": _tied("b m n")}, "bmn", {"k": 3}, least=3),
+        Case({"X": below("b n", 3)}, "bn", {"k": 1}),
+    ),
+    "top_k_v2": (
+        _shaped("bn", "b 4 n", k=2, axis=1),
+        Case({"X": _tied("b n 2")}, "bn", {"k": 3, "axis": 1}, least=3),
+        Case({"X": _tied("b n")}, "bn", {"k": 2, "largest": False}, least=2),
+        Case({"X": below("b n", 3)}, "bn", {"k": 2}, least=2),
+    ),
     "lookup_table": _ids("b n 1"),
     "lookup_table_v2": _ids("b n"),
     "one_hot": (Case({"X": below("b n 1", 5)}, "bn", {"depth": 5}),),
