@@ -10,6 +10,7 @@ from fluidjax.execution.feed import Handed
 from fluidjax.execution.form import form, given
 from fluidjax.execution.prepared import Prepared
 from lowering.engine.staged import Sum
+from lowering.errors import Need
 
 Values = dict[str, Any]  # what a device knows in a run: fed values, and ``Handed`` ones
 
@@ -43,7 +44,7 @@ class Call(NamedTuple):
         return Call(prepared, compiled, tuple(feed), tuple(writes), fed, form([feeds[i] for i in fed]))
 
     def begin(self, known: Values, seed: Any) -> Any:
-        """What the call leaves; None where the user fed something of another form."""
+        """What the call leaves; None where the user fed something of another form, or too little of it."""
         if self.prepared is None or self.compiled is None:
             return ()
         if self.fed:
@@ -52,7 +53,10 @@ class Call(NamedTuple):
                 return None
         else:
             values = [known[name].value for name in self.reads]
-        self.compiled.before(values)
+        try:
+            self.compiled.before(values)
+        except Need:
+            return None
         return self.compiled.executable.call((), given(values), seed if self.prepared.random else None)
 
     def end(self, known: Values, left: Any) -> bool:

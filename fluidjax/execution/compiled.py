@@ -80,7 +80,11 @@ class Compiled(NamedTuple):
         return self.executable.arrived(given(values))
 
     def before(self, values: Sequence[Any]) -> None:
-        """Raise InvalidArgumentError for faults that can be known before the step."""
+        """Raise what can be known before the step: InvalidArgumentError for faults; NeedsExact or NeedsSizes where rows
+        to be paired differ in number, or a dim is too short.
+        """
+        if self.traced.expected:
+            check_expected(self.traced.expected, values)
         if self.checks is not None:
             self.checks.before(values)
 

@@ -67,7 +67,7 @@ def multiplied(rng: np.random.Generator, x: int, y: int) -> dict[str, Any]:
     return {"x": ragged(rows[:x], [x]), "label": ragged(rows[x:], [y])}
 
 
-@pytest.mark.parametrize("before", [[], [(14, 14)]], ids=["first", "later"])
+@pytest.mark.parametrize("before", [[], [(14, 14)], [(14, 14), (13, 13)] * 3], ids=["first", "later", "settled"])
 def test_rows_of_one_capacity_are_counted_too(rng, before) -> None:
     """14 rows and 13 have room for 16: no row is paired with padding."""
     feeds = [multiplied(rng, *sizes) for sizes in [*before, (14, 13)]]

@@ -11,6 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.feed import Feeder
+from lowering.errors import OpError
 from tests.stream.test_wide import Trained, train
 
 D, WORDS, MOST = 4, 20, 5
@@ -151,6 +152,25 @@ def behaviour() -> Sequence[Any]:
     return [layers.mean(layers.square(score)), score]
 
 
+# --- the best, the last and the first of what varies, and windows over it (k-max and text CNNs) ---------------------
+
+
+def best() -> Sequence[Any]:
+    words = fluid.data("words", [None, None], "int64")
+    rows = fluid.embedding(words, [WORDS, D])
+    places = layers.argmax(rows, axis=1)
+    columns = layers.transpose(rows, [0, 2, 1])
+    largest, _ = layers.topk(columns, 2)
+    order = layers.argsort(columns, axis=2)[1]
+    sums = layers.cumsum(rows, axis=1)
+    near = layers.pool2d(layers.unsqueeze(columns, [1]), [1, 2], "max", pool_padding=[0, 0])
+    most = layers.pool2d(near, global_pooling=True, pool_type="avg")
+    parts = [largest, rows[:, -2:], rows[:, :2], layers.reduce_max(sums, dim=1), layers.reduce_mean(near, dim=[1, 3])]
+    read = layers.concat([layers.reshape(p, [0, n * D]) for p, n in zip(parts, (2, 2, 2, 1, 1), strict=True)], axis=1)
+    score = layers.fc(read, 1) + layers.reshape(most, [0, 1])
+    return [layers.mean(layers.square(score)), score, places, order, sums]
+
+
 def words_fed(rng: np.random.Generator, batch: int) -> Feed:
     return {"words": rng.integers(0, WORDS, (batch, int(rng.integers(2, 25))))}
 
@@ -168,6 +188,7 @@ NETWORKS: dict[str, Network] = {
     "last": (last, words_fed),
     "next_words": (next_words, words_fed),
     "behaviour": (behaviour, behaviour_fed),
+    "best": (best, words_fed),
 }
 
 
@@ -243,6 +264,31 @@ def test_nothing_left_of_a_dim_is_what_it_is_without_room(rng: np.random.Generat
     found = train(build, feeds)
     for feed, (_, rest) in zip(feeds, found.fetches, strict=True):
         np.testing.assert_array_equal(rest, feed["words"][:, 1:])
+
+
+def test_fewer_than_the_last_ones_are_as_many_as_there_are(rng: np.random.Generator) -> None:
+    def build() -> Sequence[Any]:
+        words = fluid.data("words", [None, None], "float32")
+        return [layers.reduce_sum(layers.fc(layers.reshape(words, [-1, 1]), 1)), words[:, -3:], words[:, 1:4]]
+
+    feeds = [{"words": rng.standard_normal((3, n)).astype(np.float32)} for n in (4, 7, 5, 2, 6, 1, 9)]
+    found = train(build, feeds)
+    for feed, (_, last, inner) in zip(feeds, found.fetches, strict=True):
+        np.testing.assert_array_equal(last, feed["words"][:, -3:])
+        np.testing.assert_array_equal(inner, feed["words"][:, 1:4])
+
+
+def test_too_few_for_the_best_ones_is_an_error(rng: np.random.Generator) -> None:
+    """Spare room is not among them."""
+
+    def build() -> Sequence[Any]:
+        words = fluid.data("words", [None, None], "float32")
+        return [layers.reduce_sum(layers.fc(layers.topk(words, 3)[0], 1))]
+
+    feeds = [{"words": rng.standard_normal((3, n)).astype(np.float32)} for n in (4, 7, 5, 2)]
+    assert train(build, feeds[:3]).compilations < 3
+    with pytest.raises(OpError, match="k=3"):
+        train(build, feeds)
 
 
 @pytest.mark.parametrize("name", ["graphs", "graphs_nd"])
