@@ -78,7 +78,7 @@ def _best(axis: Callable[[Call], int], fill: Callable[[Call], Fill]) -> Rule:
 
 
 def _last_of_largest(dtype: Any) -> Any:
-    """What ``top_k_v2`` takes last: it sorts falling numbers as rising opposites, behind which is NaN."""
+    """What ``top_k_v2`` takes last: it sorts falling numbers as rising opposites, after which is NaN."""
     return unordered(dtype) if np.issubdtype(dtype, np.floating) else lowest(dtype)
 
 

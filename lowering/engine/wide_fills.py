@@ -18,5 +18,5 @@ def highest(dtype: Any) -> Any:
 
 
 def unordered(dtype: Any) -> Any:
-    """Nothing is sorted behind it in rising order, where NaN comes last."""
+    """Nothing comes after it in rising order, where NaN is last."""
     return np.nan if np.issubdtype(dtype, np.floating) else highest(dtype)
