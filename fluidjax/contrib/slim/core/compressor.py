@@ -63,7 +63,7 @@ class Compressor:
         eval_func: Mapping[str, Callable[[Program, Scope], float]] | None = None,
         save_eval_model: bool = True,
         prune_infer_model: Sequence[Sequence[str]] | None = None,
-        teacher_programs: Sequence[Program] = (),
+        teacher_programs: Sequence[Program] = [],
         checkpoint_path: str | None = None,
         train_optimizer: Any = None,
         distiller_optimizer: Any = None,

@@ -11,7 +11,7 @@ from fluidjax.contrib.slim.graph.graph_wrapper import GraphWrapper
 from fluidjax.data_feeder import DataFeeder
 from fluidjax.executor import Executor
 
-__all__ = ["SlimGraphExecutor"]
+__all__ = ["GraphWrapper", "SlimGraphExecutor"]  # the package adds to this list in 1.8.5
 
 
 class SlimGraphExecutor:

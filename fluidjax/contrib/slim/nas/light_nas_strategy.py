@@ -14,7 +14,7 @@ from fluidjax.contrib.slim.searcher import SAController
 from fluidjax.executor import Executor
 from fluidjax.log_helper import get_logger
 
-__all__ = ["LightNASStrategy"]
+__all__ = ["ControllerServer", "LightNASStrategy", "SearchAgent"]  # the package adds to this list in 1.8.5
 
 _logger = get_logger(__name__, logging.INFO, fmt="LightNASStrategy-%(asctime)s-%(levelname)s: %(message)s")
 _ONE_SERVER = "./slim_LightNASStrategy_controller_server.socket"  # whoever has it locked is the host's server
