@@ -11,7 +11,7 @@ import pytest
 import fluidjax as fluid
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["index.md", "guide/migration.md", "guide/cookbook.md", "guide/errors.md"]
+PAGES = ["index.md", "guide/migration.md", "guide/cookbook.md", "guide/errors.md", "guide/distribution.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
