@@ -20,6 +20,8 @@ from tests.lod.property import (
     values_of,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 COUNT, TOTAL = 5, 11
 PADDINGS = [(None, "first"), (16, "first"), (16, "last"), (24, "last")]
 TRIALS = 2

@@ -22,6 +22,8 @@ from lowering.values import LoDArray, data_of
 from tests.lod.cases import CASES
 from tests.lod.property import Case, Dense, Draw, Rows, draw, values_of
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 STEP = 1e-6
 
 

@@ -14,6 +14,8 @@ from fluidjax.execution.feed import Feeder
 from lowering.errors import OpError
 from tests.stream.test_wide import Trained, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 D, WORDS, MOST = 4, 20, 5
 Feed = Mapping[str, Any]
 Network = tuple[Callable[[], Sequence[Any]], Callable[[np.random.Generator, int], Feed]]
