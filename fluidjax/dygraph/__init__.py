@@ -19,7 +19,6 @@ from fluidjax.dygraph import (
     nn,
     parallel,
     parallel_helper,
-    persistables,
     profiler,
     tracer,
 )
@@ -43,7 +42,6 @@ from fluidjax.dygraph.learning_rate_scheduler import *
 from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
 from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.parallel import *
-from fluidjax.dygraph.persistables import load_persistables, save_persistables
 from fluidjax.dygraph.tracer import Tracer
 from fluidjax.eager import py_layer_op
 from fluidjax.eager.py_layer import PyLayer, PyLayerContext
