@@ -17,7 +17,7 @@ from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph import registered
 from fluidjax.dygraph._known import calls
 from fluidjax.dygraph.layer_object_helper import LayerObjectHelper
-from fluidjax.dygraph.persistables import state_of
+from fluidjax.dygraph.persistables import is_left_out, state_of
 from fluidjax.framework import Parameter, Variable, _dygraph_tracer, default_main_program
 
 __all__ = ["Layer"]
@@ -296,6 +296,8 @@ class Layer(registered.Registered):
             unused -= layer._hold(prefix, stat_dict)
         for structured, parameter in self.state_dict().items():
             name = structured if use_structured_name else parameter.name
+            if is_left_out(self, name, stat_dict):
+                continue
             registered.check_there(self, name, stat_dict, use_structured_name)
             parameter.set_value(stat_dict[name])
             unused.discard(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -41,6 +42,32 @@ def part_of(state: dict[str, Any], layer: Any) -> dict[str, Any]:
     return ByName({var.name: state[var.name] for var in layer.parameters() if var.name in state})
 
 
+def is_left_out(layer: Any, name: str, state: dict[str, Any]) -> bool:
+    """Whether a state by the parameters' own names lacks one, which then stays as it is, as in Fluid 1.5; warns.
+
+    Raises RuntimeError for a state that has nothing for the layer at all.
+    """
+    if not isinstance(state, ByName) or name in state:
+        return False
+    if state and not _has_some_of(layer, state):
+        raise RuntimeError(
+            explain(
+                f"{layer.full_name()}: the state has nothing for any of the layer's parameters",
+                f"the parameters' own names, like {name!r}",
+                f"the names {sorted(state)[:8]}",
+                "build the layers in the order of the saved network, in a fresh guard; rename the files of a folder "
+                "whose names are others",
+            )
+        )
+    warnings.warn(
+        f"{layer.full_name()}: the state has nothing for parameter {name!r}, which keeps its value; expected all "
+        f"parameters, received {sorted(state)[:8]}. If it should be there, build the layers in the order of the saved "
+        "network, in a fresh guard",
+        stacklevel=3,
+    )
+    return True
+
+
 @dygraph_only
 def save_persistables(model_dict: Any, dirname: str = "save_dir", optimizers: Any = None) -> None:
     """Save each parameter of a state dict to ``dirname/NAME``, as Paddle's tensor files; NAME is the parameter's own.
@@ -75,7 +102,8 @@ def load_persistables(dirname: Any = "save_dir", *older: str | None) -> Any:
 
     Returns:
         (variables by the parameters' own names, states of schedules by the optimizers' names); as Fluid 1.4 called it,
-        the variables. ``layer.load_dict`` takes any of these, ``optimizer.load`` the schedules.
+        the variables. ``layer.load_dict`` takes any of these and warns of parameters that they lack, ``optimizer.load``
+        takes the schedules.
 
     Raises FileNotFoundError if there is no such folder, FileFormatError for a damaged file.
     """
@@ -116,6 +144,12 @@ def _read_schedules(folder: str) -> dict[str, dict[str, Any]]:
         with atomic.open_newest(folder, name) as file:
             found[name] = pickles.loads(file.read(), os.path.join(folder, name))
     return found
+
+
+def _has_some_of(layer: Any, state: ByName) -> bool:
+    """Whether a state has a parameter of a layer, or may have one of those it makes at its first call."""
+    waits = any("_pending" in each.__dict__ for _, each in layer.named_sublayers(include_self=True))
+    return waits or any(var.name in state for var in layer.parameters())
 
 
 def _named(state: Any, what: str) -> dict[str, Any]:

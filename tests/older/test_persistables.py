@@ -84,6 +84,30 @@ def test_fluid_1_4s_calls(tmp_path, file, pick):
         np.testing.assert_array_equal(outputs(net), expected)
 
 
+def test_a_part_of_a_network_is_taken_with_a_warning(tmp_path):
+    """A pretrained body under a new head: Fluid 1.5 left the head alone."""
+    _, parameters = saved(str(tmp_path))
+    (tmp_path / "conv2d_0.b_0").unlink()
+    (tmp_path / "fc_0.w_0").unlink()
+    with fluid.dygraph.guard():
+        made, waiting = Net("net"), Net("net")
+        outputs(made)
+        before = {p.name: p.numpy() for p in made.parameters()}
+        found, _ = fluid.dygraph.load_persistables(str(tmp_path))
+        with pytest.warns(UserWarning, match="nothing for parameter") as told:
+            made.load_dict(found)
+        absent = [str(each.message).split("parameter ")[1].split(",")[0] for each in told]
+        assert absent == ["'conv2d_0.b_0'", "'fc_0.w_0'"]
+        for parameter in made.parameters():
+            left = parameter.name in ("conv2d_0.b_0", "fc_0.w_0")
+            np.testing.assert_array_equal(parameter.numpy(), (before if left else parameters)[parameter.name])
+        with pytest.warns(UserWarning, match=r"nothing for parameter 'batch_norm_1.w_0'"):
+            waiting.load_dict(found)  # its other layers will ask for conv2d_1 and fc_1
+        outsider = fluid.dygraph.Linear(2, 2)
+        with pytest.raises(RuntimeError, match="nothing for any of the layer's parameters"):
+            outsider.load_dict(found)
+
+
 def test_files_are_those_of_fluid_io(tmp_path):
     """Paddle's tensor files: static mode reads them."""
     _, parameters = saved(str(tmp_path))
