@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.older import without
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
@@ -37,6 +38,7 @@ class ParallelExecutor:
         (1,)
     """
 
+    @without("fluid.ParallelExecutor", "num_threads", "allow_op_delay")
     def __init__(
         self,
         use_cuda: bool,

@@ -11,6 +11,7 @@ from fluidjax.base.errors import EnforceNotMet
 
 # Flags that change what happens here.
 _EFFECTIVE: dict[str, Any] = {
+    "FLAGS_allow_host_ops": "",  # types of ops of loaded programs that may act on the host, as "send,recv"
     "FLAGS_call_stack_level": 1,  # 2: errors show the frames of fluidjax and JAX too
     "FLAGS_check_nan_inf": False,
     "FLAGS_check_values": True,  # labels and ids out of range, integer divisors of zero

@@ -13,6 +13,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _RAGGED = "fluidjax.layers._control_flow.ragged"
 _TRAINER = "fluidjax.legacy.trainer"
 _CHECKPOINTS = "fluidjax.legacy.checkpoints"
+_PERSISTABLES = "fluidjax.dygraph.persistables"
 _FC = "fluidjax.dygraph._nn.named:FC"
 _THREADS = Instead(
     "ops that run one after the other, in one step",
@@ -57,12 +58,16 @@ OLDER: dict[str, dict[str, str | Instead]] = {
         "get_places": "fluidjax.layers.device:get_places",
         **dict.fromkeys(_RECORDS.split(), _FILES),
         "ParallelDo": "fluidjax.legacy.parallel_do:ParallelDo",
+        "tree_conv": "fluidjax.contrib.layers:tree_conv",
     },
     "fluidjax.contrib": {
         **{name: f"{_TRAINER}:{name}" for name in _EVENTS},
         **dict.fromkeys(["trainer", "inferencer"], _TRAINER),
     },
-    "fluidjax.dygraph": {"FC": _FC},
+    "fluidjax.dygraph": {
+        "FC": _FC,
+        **{name: f"{_PERSISTABLES}:{name}" for name in ("save_persistables", "load_persistables")},
+    },
     "fluidjax.dygraph.nn": {"FC": _FC},
     "fluidjax.io": {
         **{name: f"{_CHECKPOINTS}:{name}" for name in _KEPT.split()},

@@ -43,10 +43,12 @@ from fluidjax.dygraph.math_op_patch import monkey_patch_math_varbase
 from fluidjax.dygraph.nn import *
 from fluidjax.dygraph.parallel import *
 from fluidjax.dygraph.tracer import Tracer
+from fluidjax.dygraph.varbase_patch_methods import monkey_patch_varbase
 from fluidjax.eager import py_layer_op
 from fluidjax.eager.py_layer import PyLayer, PyLayerContext
 
 monkey_patch_math_varbase()
+monkey_patch_varbase()
 
 # Each module's names, in the order of Fluid's.
 __all__: list[str] = []

@@ -17,6 +17,7 @@ from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph import registered
 from fluidjax.dygraph._known import calls
 from fluidjax.dygraph.layer_object_helper import LayerObjectHelper
+from fluidjax.dygraph.persistables import is_left_out, state_of
 from fluidjax.framework import Parameter, Variable, _dygraph_tracer, default_main_program
 
 __all__ = ["Layer"]
@@ -281,19 +282,22 @@ class Layer(registered.Registered):
         """Set the parameters to a result of ``state_dict`` or ``load_dygraph``.
 
         Args:
-            stat_dict: arrays or variables by name.
+            stat_dict: arrays or variables by name; or what ``load_persistables`` gave, by the parameters' own names.
             include_sublayers: accepted for compatibility with Fluid: sublayers are always included.
             use_structured_name: whether names are structured (``fc.weight``) rather than the parameters' own.
 
         Raises RuntimeError for a missing parameter, AssertionError for a wrong shape or dtype. Unused entries cause a
         warning.
         """
+        stat_dict, use_structured_name = state_of(stat_dict, use_structured_name)
         self._loaddict_holder = stat_dict
         unused = set(stat_dict)
         for prefix, layer in self.named_sublayers(include_self=True):
             unused -= layer._hold(prefix, stat_dict)
         for structured, parameter in self.state_dict().items():
             name = structured if use_structured_name else parameter.name
+            if is_left_out(self, name, stat_dict):
+                continue
             registered.check_there(self, name, stat_dict, use_structured_name)
             parameter.set_value(stat_dict[name])
             unused.discard(name)

@@ -1,7 +1,8 @@
 """Loaded programs are data, until they are run: ops that act on the host then wait for the user's word.
 
 A program that came from a file may write files, open sockets or call Python functions. ``check`` refuses to run
-such a one; ``allow_host_ops`` gives it leave.
+such a one; ``allow_host_ops`` gives it leave. Who runs a script that stays as it is gives leave to all programs that it
+loads, by types of ops: ``FLAGS_allow_host_ops=send,recv``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fluidjax.base.errors import explain
+from fluidjax.base.errors import ArgumentError, explain
+from fluidjax.base.flags import FLAGS
 from fluidjax.files.errors import UntrustedProgramError
 
 HOST_EFFECTS = {
@@ -64,13 +66,28 @@ def host_ops(program: Any) -> list[tuple[int, int, str]]:
     """(block, index, type) of each op that acts on the host and is not allowed to, in a loaded program."""
     if not getattr(program, "_loaded_from", None):
         return []
-    allowed: frozenset[str] = getattr(program, "_allowed_host_ops", frozenset())
+    allowed: frozenset[str] = getattr(program, "_allowed_host_ops", frozenset()) | _of_the_flag()
     return [
         (block.idx, index, op.type)
         for block in program.blocks
         for index, op in enumerate(block.ops)
         if op.type in HOST_EFFECTS and op.type not in allowed and not _bound(op, allowed)
     ]
+
+
+def _of_the_flag() -> frozenset[str]:
+    """The types of ops in FLAGS_allow_host_ops. Raises ArgumentError for one that is no such type."""
+    types = frozenset(filter(None, (each.strip() for each in FLAGS["FLAGS_allow_host_ops"].split(","))))
+    if types.issubset(HOST_EFFECTS):
+        return types
+    raise ArgumentError(
+        explain(
+            "FLAGS_allow_host_ops holds types that are no ops that act on the host",
+            f"some of {', '.join(HOST_EFFECTS)}, with commas between",
+            ", ".join(sorted(types - set(HOST_EFFECTS))),
+            "correct the flag",
+        )
+    )
 
 
 def _bound(op: Any, allowed: frozenset[str]) -> bool:
@@ -95,6 +112,7 @@ def check(program: Any) -> None:
             f"the program loaded from {program._loaded_from} wants to act on this machine",
             "a loaded program that only computes, or your leave",
             listed,
-            f"if you trust its author: fluid.io.allow_host_ops(program, {types}); otherwise do not run it",
+            f"if you trust its author: fluid.io.allow_host_ops(program, {types}), or start the script with "
+            f"FLAGS_allow_host_ops={','.join(types)}; otherwise do not run it",
         )
     )

@@ -216,6 +216,27 @@ class EagerUpdates:
                     )
                 var.set_value(_array(state[var.name]))
 
+    def load(self, stat_dict: Mapping[str, Any]) -> None:
+        """Set the schedule of the learning rate to a state that ``dygraph.load_persistables`` gave, as in Fluid 1.5.
+
+        Args:
+            stat_dict: states of schedules by the names of optimizers ("None" for one without a name).
+
+        Raises KeyError if there is none under this optimizer's name; a rate that is a number stays.
+        """
+        if isinstance(self._learning_rate, LearningRateDecay):
+            name = str(self._name)  # type: ignore[attr-defined]
+            if name not in stat_dict:
+                raise KeyError(
+                    explain(
+                        f"load: there is no schedule of an optimizer named {name!r}",
+                        "the second result of load_persistables, of a folder saved with this optimizer",
+                        f"the names {sorted(stat_dict)[:8]}",
+                        "save it with save_persistables(state, folder, optimizer), or give both optimizers one name",
+                    )
+                )
+            self._learning_rate.set_dict(stat_dict[name])
+
     def _eager_step_lr(self) -> float | np.float32:
         rate = self._learning_rate_map.get(default_main_program())
         if rate is None:

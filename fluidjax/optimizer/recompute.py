@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from fluidjax.backward import append_backward
@@ -40,7 +40,7 @@ class RecomputeOptimizer(Optimizer):
             )
         self._checkpoints = list(checkpoints)
 
-    def load(self, stat_dict: dict[str, Any]) -> NoReturn:
+    def load(self, stat_dict: Mapping[str, Any]) -> NoReturn:
         """Always raises NotImplementedError: as in Fluid, state is loaded by ``fluid.load`` or ``fluid.io``."""
         error = NotImplementedError("load function is not supported by Recompute Optimizer for now")
         error.add_note(

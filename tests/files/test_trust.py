@@ -57,6 +57,22 @@ def test_all_of_a_loaded_program_can_be_allowed(scope, tmp_path):
     assert (tmp_path / "w").exists()
 
 
+def test_a_flag_gives_leave_to_all_programs_that_a_script_loads(scope, tmp_path):
+    loaded = fluid.Program.parse_from_string(saving_program(tmp_path / "w").desc.serialize_to_string())
+    try:
+        fluid.set_flags({"FLAGS_allow_host_ops": "send, recv"})
+        with pytest.raises(UntrustedProgramError, match="or start the script with FLAGS_allow_host_ops=save;"):
+            EXE.run(loaded)
+        fluid.set_flags({"FLAGS_allow_host_ops": "send,shave"})
+        with pytest.raises(ValueError, match="received: shave"):
+            EXE.run(loaded)
+        fluid.set_flags({"FLAGS_allow_host_ops": "recv,save"})
+        EXE.run(loaded)
+    finally:
+        fluid.set_flags({"FLAGS_allow_host_ops": ""})
+    assert (tmp_path / "w").exists()
+
+
 def test_save_options(scope, tmp_path):
     path = tmp_path / "w"
     EXE.run(saving_program(path, save_as_fp16=True))

@@ -142,3 +142,16 @@ def test_a_clip_for_minimize_is_of_eager_mode() -> None:
         loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [2, 2]), 2))
         with pytest.raises(TypeError, match="when it is made"):
             fluid.optimizer.SGD(0.1).minimize(loss, grad_clip=clips.GradClipByNorm(1.0))
+
+
+def test_methods_of_a_variable_under_their_names_of_1_3():
+    with fluid.imperative.guard():
+        x = fluid.imperative.to_variable(np.array([1.0, -2.0], "float32"))
+        x.stop_gradient = False
+        loss = fluid.layers.reduce_sum(x * x)
+        assert loss._numpy() == 5
+        loss._backward()
+        np.testing.assert_array_equal(x._gradient(), [2, -4])
+        x._clear_gradient()
+        np.testing.assert_array_equal(x._gradient(), [0, 0])
+        assert not hasattr(x, "_detach")

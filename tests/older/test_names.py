@@ -91,6 +91,11 @@ def test_the_program_for_inference() -> None:
     assert program.global_block().ops[1].attr("is_test") is True
 
 
+def test_names_that_moved() -> None:
+    assert fluid.layers.tree_conv is fluid.contrib.layers.tree_conv
+    assert fluid.dygraph.load_persistables is fluid.dygraph.persistables.load_persistables
+
+
 def test_first_values_on_the_cpu() -> None:
     with fluid.initializer.init_on_cpu():
         assert not fluid.initializer.force_init_on_cpu()
@@ -105,6 +110,14 @@ def test_arguments_that_chose_a_library_are_left_out() -> None:
         conv = fluid.layers.pool2d(conv, 2, use_mkldnn=False)
         out = fluid.layers.softmax(fluid.layers.fc(conv, 2, use_mkldnn=True, is_test=True), bias_attr=None)
         assert out.shape == (-1, 2)
+        frames = fluid.layers.data("frames", [5], lod_level=1)
+        label = fluid.layers.data("label", [1], dtype="int32", lod_level=1)
+        assert fluid.layers.warpctc(frames, label, blank=4, use_cudnn=False).shape == (-1, 1)
         with pytest.raises(TypeError, match="use_magic"):
             fluid.layers.fc(x, 2, use_magic=True)
+        loss = fluid.layers.mean(out)
+        parallel = fluid.ParallelExecutor(False, loss_name=loss.name, num_threads=4, allow_op_delay=True)
+        assert parallel.device_count >= 1
+        with pytest.raises(TypeError, match="use_magic"):
+            fluid.ParallelExecutor(False, use_magic=True)
     assert "use_mkldnn" not in inspect.signature(fluid.layers.fc).parameters

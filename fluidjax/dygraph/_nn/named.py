@@ -11,6 +11,7 @@ from typing import Any
 
 from fluidjax.base.mode import current_tracer
 from fluidjax.dygraph.layers import Layer
+from fluidjax.dygraph.persistables import ByName, part_of
 from fluidjax.framework import Variable
 
 Given = dict[str, Any]
@@ -85,7 +86,7 @@ def _made(layer: Any, init: Any, sizes: Sizes, given: Given, inputs: tuple[Any, 
     init(layer, **sizes(given, inputs))
     layer.__dict__.update(kept)
     if held:
-        layer.set_dict(held)
+        layer.set_dict(part_of(held, layer))
 
 
 def _build_once(self: Any, *inputs: Any, **kwargs: Any) -> None:
@@ -99,6 +100,9 @@ def _hold(self: Any, prefix: str, state: Given) -> set[str]:
     """Keep what a state dict has for a layer that has no parameters yet; the names of what it keeps."""
     if "_pending" not in self.__dict__:
         return set()
+    if isinstance(state, ByName):  # which of its names are this layer's, its parameters will know
+        self._held_state = state
+        return set(state)
     start = f"{prefix}." if prefix else ""
     mine = {name for name in state if name.startswith(start)}
     self._held_state = {name[len(start) :]: state[name] for name in mine}

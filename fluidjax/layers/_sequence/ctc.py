@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.older import without
 from fluidjax.framework import Variable
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._sequence.checks import variable
@@ -14,6 +15,7 @@ from fluidjax.writing.checks import FULL_FLOATS
 __all__ = ["warpctc", "ctc_greedy_decoder", "edit_distance"]
 
 
+@without("fluid.layers", "use_cudnn")
 def warpctc(
     input: Variable,
     label: Variable,
