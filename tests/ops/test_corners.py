@@ -257,3 +257,12 @@ def test_known_numbers_are_divided_by_zero_without_a_warning(width: int) -> None
     wanted = {2: [np.nan, np.inf], 6: [0, 0.5, 1, 1.5, 2, 2.5]}[width]  # of Paddle 1.8.5
     np.testing.assert_array_equal(found[1], np.array(wanted, np.float32))
     assert found[0].dtype == np.int32 and found[0] == (width - 1) // 2
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.0, 0.5, 1.7])
+def test_a_power_is_right_to_two_units_in_the_last_place(rng, factor: float) -> None:
+    """XLA multiplies where the factor is a small whole number; the C library's pow, which Paddle calls, rounds once."""
+    x = rng.uniform(1, 2, (11, 17)).astype(np.float32)
+    (out,) = run("pow", {"X": x}, {"factor": factor}, {"Out": 1})
+    exact = x.astype(np.float64) ** np.float64(np.float32(factor))
+    assert (np.abs(out - exact) <= 2 * np.spacing(exact.astype(np.float32))).all()
