@@ -358,13 +358,13 @@ class _Builder:
             (names.OP_ROLE, int(program._op_role)),
             (names.OP_ROLE_VAR, program.op_role_var),
             (names.OP_NAMESCOPE, program._name_scope_path()),
-            (names.OP_DEVICE, self._device()),
+            (names.OP_DEVICE, self._device_recorded()),
         ):
             value = attrs.get(name)
             _add_attr(proto, name, default if value is None else _plain(value), BOOKKEEPING_TYPES[name])
         _add_attr(proto, names.OP_CALLSTACK, self.stack, AttrType.STRINGS)
 
-    def _device(self) -> str:
+    def _device_recorded(self) -> str:
         """The device of the guard around this op; none, with a warning, for an op without a kernel."""
         device = self.op.block.program._device()
         if not device or self.op._has_kernel(self.type):
