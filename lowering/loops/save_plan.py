@@ -10,7 +10,7 @@ steps of the run, and an inexact one, which continues while the condition is unk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -185,7 +185,7 @@ _UNARY = {
     "cast": lambda x, a: x.astype(to_numpy(a["out_dtype"])),
     "logical_not": lambda x, a: ~x,
 }
-_BINARY = {
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "less_than": np.less,
     "less_equal": np.less_equal,
     "greater_than": np.greater,
