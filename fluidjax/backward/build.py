@@ -7,7 +7,7 @@ from typing import Any
 
 from fluidjax.backward.around import name_what_blocks_read
 from fluidjax.backward.checkpoints import append_with_checkpoints
-from fluidjax.backward.descs import append_op
+from fluidjax.backward.descs import append_op, device_of
 from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, operands, stopped_gradients, stopped_names, unused_outputs
 from fluidjax.backward.rewind import restore_counters
@@ -162,7 +162,8 @@ def _enclosing(program: Program, index: int) -> list[Any]:
 
 
 def _loss_gradient(loss: Variable) -> OpSpec:
-    attrs = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), "force_cpu": False}
+    """Ones, filled in on the device of the op that computes the loss."""
+    attrs = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), "force_cpu": False, "op_device": device_of(loss.op)}
     return OpSpec("fill_constant", {}, {"Out": [grad_name(loss.name)]}, attrs)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lowering
 from fluidjax import unique_name
 from fluidjax.backward.accumulate import sum_repeated_gradients
-from fluidjax.backward.descs import Pending, append_pending
+from fluidjax.backward.descs import Pending, append_pending, device_of
 from fluidjax.backward.names import in_args, out_args, rename_all
 from fluidjax.backward.overwritten import check_in_place
 from fluidjax.backward.paths import sub_block_of
@@ -95,7 +95,7 @@ class ProgramStats:
         name = unique_name.generate("seed") + ".tmp_0"
         block.create_var(name=name, dtype="int32", shape=[1], persistable=False, stop_gradient=False)
         seed = op.attr("seed") if op.has_attr("fix_seed") and op.attr("fix_seed") else 0
-        attrs = {"seed": int(seed), "op_device": op.attr("op_device") if op.has_attr("op_device") else ""}
+        attrs = {"seed": int(seed), "op_device": device_of(op)}
         place = next(i for i, o in enumerate(block.ops) if o is op)
         inserted = block._insert_op(place, type="seed", inputs={}, outputs={"Out": [name]}, attrs=attrs)
         op.desc.set_input("Seed", [name])

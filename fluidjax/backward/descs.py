@@ -71,6 +71,10 @@ def append_pending(
 def append_op(block: Block, op: OpSpec, role: int = ROLE_BACKWARD) -> Operator:
     """Append one op to ``block``; it runs on the device of its origin."""
     origin = getattr(op, "origin", None)
-    device = origin.attr("op_device") if origin is not None and origin.has_attr("op_device") else ""
-    attrs = {"op_device": device, **op.attrs, "op_role": role}
+    attrs = {"op_device": device_of(origin), **op.attrs, "op_role": role}
     return block._append_op_desc(op.type, op.inputs, op.outputs, attrs, like=origin)
+
+
+def device_of(op: Operator | None) -> str:
+    """The device that an op's ``device_guard`` named; empty where there was none."""
+    return op.attr("op_device") if op is not None and op.has_attr("op_device") else ""

@@ -358,11 +358,23 @@ class _Builder:
             (names.OP_ROLE, int(program._op_role)),
             (names.OP_ROLE_VAR, program.op_role_var),
             (names.OP_NAMESCOPE, program._name_scope_path()),
-            (names.OP_DEVICE, program._device()),
+            (names.OP_DEVICE, self._device_recorded()),
         ):
             value = attrs.get(name)
             _add_attr(proto, name, default if value is None else _plain(value), BOOKKEEPING_TYPES[name])
         _add_attr(proto, names.OP_CALLSTACK, self.stack, AttrType.STRINGS)
+
+    def _device_recorded(self) -> str:
+        """The device of the guard around this op; none, with a warning, for an op without a kernel."""
+        device = self.op.block.program._device()
+        if not device or self.op._has_kernel(self.type):
+            return device
+        warnings.warn(
+            f"The Op({self.type}) is not support to set device. It has no kernel of its own, so op_device stays empty "
+            f"({self._where()}); expected ops that compute under device_guard({device!r}). Leave the guard for it.",
+            stacklevel=callstack.depth_of_user(),
+        )
+        return ""
 
 
 def _add_attr(proto: pb.OpDesc, name: str, value: Any, kind: AttrType | None) -> None:

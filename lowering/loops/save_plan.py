@@ -10,12 +10,14 @@ steps of the run, and an inexact one, which continues while the condition is unk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from lowering import equality
 from lowering.dtypes import is_float, to_numpy
 from lowering.engine.dataflow import Use, all_writes, block_uses, sub_blocks, uses
 from lowering.loops import arrays
@@ -183,13 +185,13 @@ _UNARY = {
     "cast": lambda x, a: x.astype(to_numpy(a["out_dtype"])),
     "logical_not": lambda x, a: ~x,
 }
-_BINARY = {
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "less_than": np.less,
     "less_equal": np.less_equal,
     "greater_than": np.greater,
     "greater_equal": np.greater_equal,
-    "equal": np.equal,
-    "not_equal": np.not_equal,
+    "equal": partial(equality.equal, np),
+    "not_equal": partial(equality.not_equal, np),
     "elementwise_add": np.add,
     "elementwise_sub": np.subtract,
     "elementwise_mul": np.multiply,

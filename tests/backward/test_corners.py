@@ -335,3 +335,14 @@ def test_a_loss_has_a_second_gradient_under_another_prefix() -> None:
         with fluid.unique_name.guard("second_"):
             fluid.optimizer.SGD(0.1).minimize(loss)
     assert main.global_block().var(f"second_{loss.name}@GRAD_0").shape == (1,)
+
+
+def test_the_gradient_of_a_loss_begins_on_the_losss_device() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        y = fluid.layers.fc(fluid.data("x", [4, 2]), 3)
+        with fluid.device_guard("gpu"):
+            loss = fluid.layers.mean(y)
+        fluid.backward.append_backward(loss)
+    devices = {op.type: op.attr("op_device") for op in main.global_block().ops}
+    assert [devices[op] for op in ("mean", "fill_constant", "mean_grad", "mul_grad")] == ["gpu", "gpu", "gpu", ""]

@@ -308,3 +308,23 @@ def test_a_branch_without_rows_may_have_another_form(taken: bool, ragged: bool) 
     (out,) = fluid.Executor().run(main, {"x": fed, "cond": np.array([[taken]])}, fetch, return_numpy=False)
     np.testing.assert_array_equal(np.array(out), x if taken else x.reshape(-1, 1, 2, 2))
     assert out.recursive_sequence_lengths() == ([[len(x)]] if ragged else [])
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((0, 1), "true_fn returns None while false_fn returns non-None"),
+        ((2, 0), "false_fn returns None while true_fn returns non-None"),
+        ((1, 2), "number of elements"),
+    ],
+)
+def test_branches_that_return_different_structures_are_refused(counts: tuple[int, int], said: str) -> None:
+    """In 1.8.5's words, which its own tests look for."""
+
+    def returning(n: int) -> Any:
+        values = [layers.fill_constant([2], "int32", 3) for _ in range(n)]
+        return None if not n else values[0] if n == 1 else values
+
+    holds = fluid.data("holds", [1], "bool")
+    with pytest.raises(ValueError, match=f"Incompatible return values of true_fn and false_fn in cond: .*{said}"):
+        layers.cond(holds, partial(returning, counts[0]), partial(returning, counts[1]))

@@ -7,6 +7,7 @@ import pytest
 
 import fluidjax as fluid
 import lowering
+from fluidjax import layers
 from fluidjax.core import AttrType, EnforceNotMet, VarDesc
 from fluidjax.framework import Program
 from fluidjax.framework.attrs import type_of_value
@@ -222,3 +223,23 @@ def test_bare_values_have_types(value, kind) -> None:
 def test_values_that_no_attribute_holds(value) -> None:
     with pytest.raises(TypeError, match="no attribute can hold"):
         type_of_value(value)
+
+
+def test_an_op_without_a_kernel_has_no_device() -> None:
+    """As 1.8.5 says, too: scripts count these warnings."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        i, ten = (layers.fill_constant([1], "int64", value) for value in (0, 10))
+        holds = layers.less_than(i, ten)
+        with fluid.device_guard("cpu"):
+            with (
+                pytest.warns(UserWarning, match=r"The Op\(while\) is not support to set device\.") as told,
+                layers.While(holds).block(),
+            ):
+                layers.increment(i)
+                layers.less_than(i, ten, cond=holds)
+            layers.fill_constant([1], "int64", 0)
+    assert len(told) == 1
+    devices = [(op.type, op.attr("op_device")) for op in main.global_block().ops[-2:]]
+    assert devices == [("while", ""), ("fill_constant", "cpu")]
+    assert [op.attr("op_device") for op in main.block(1).ops] == ["cpu", "cpu"]

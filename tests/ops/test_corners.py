@@ -9,7 +9,7 @@ import fluidjax as fluid
 import lowering
 from lowering import OpError
 
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 
 
 def run(
@@ -257,3 +257,44 @@ def test_known_numbers_are_divided_by_zero_without_a_warning(width: int) -> None
     wanted = {2: [np.nan, np.inf], 6: [0, 0.5, 1, 1.5, 2, 2.5]}[width]  # of Paddle 1.8.5
     np.testing.assert_array_equal(found[1], np.array(wanted, np.float32))
     assert found[0].dtype == np.int32 and found[0] == (width - 1) // 2
+
+
+@pytest.mark.parametrize("factor", [2.0, 3.0, 0.5, 1.7])
+def test_a_power_is_right_to_two_units_in_the_last_place(rng, factor: float) -> None:
+    """XLA multiplies where the factor is a small whole number; the C library's pow, which Paddle calls, rounds once."""
+    x = rng.uniform(1, 2, (11, 17)).astype(np.float32)
+    (out,) = run("pow", {"X": x}, {"factor": factor}, {"Out": 1})
+    exact = x.astype(np.float64) ** np.float64(np.float32(factor))
+    assert (np.abs(out - exact) <= 2 * np.spacing(exact.astype(np.float32))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_that_nearly_agree_are_equal(dtype: str) -> None:
+    """|X - Y| < 1e-8, whatever their size, as in 1.8.5; there no infinity equals another."""
+    pairs = [
+        (0, 5e-9),
+        (0, 2e-8),
+        (1, 1 + 5e-9),
+        (1e-9, -1e-9),
+        (INF, INF),
+        (INF, -INF),
+        (NAN, NAN),
+        (-INF, -INF),
+        (0, 1),
+    ]
+    want = [True, False, True, True, True, False, False, True, False]
+    x, y = np.array(pairs, dtype).T
+    for op, expected in (("equal", want), ("not_equal", [not one for one in want])):
+        (out,) = run(op, {"X": x, "Y": y}, {}, {"Out": 1})
+        np.testing.assert_array_equal(out, expected)
+        with fluid.dygraph.guard():
+            left, right = fluid.dygraph.to_variable(x), fluid.dygraph.to_variable(y)
+            np.testing.assert_array_equal((left == right if op == "equal" else left != right).numpy(), expected)
+    same = [bool(run("equal_reduce", {"X": x[i : i + 1], "Y": y[i : i + 1]}, {}, {"Out": 1})[0][0]) for i in range(3)]
+    assert same == want[:3]
+
+
+def test_integers_are_equal_exactly() -> None:
+    x = np.array([2**53, 2**53 + 1, -1], "int64")
+    (out,) = run("equal", {"X": x, "Y": x[[0, 0, 2]]}, {}, {"Out": 1})
+    assert out.tolist() == [True, False, True]

@@ -81,12 +81,15 @@ def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Var
 
 
 def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """Elementwise ``cond = x == y``; arguments and errors as for `less_than`."""
+    """Elementwise ``cond = x == y``; floats are equal where they differ by less than 1e-8, as in 1.8.5.
+
+    Arguments and errors as for `less_than`.
+    """
     return _compare("equal", x, y, cond)
 
 
 def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """Elementwise ``cond = x != y``; arguments and errors as for `less_than`."""
+    """Elementwise ``cond = x != y``, the opposite of `equal`; arguments and errors as for `less_than`."""
     return _compare("not_equal", x, y, cond)
 
 

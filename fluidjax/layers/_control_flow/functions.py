@@ -34,6 +34,8 @@ from fluidjax.layers.utils import (
 
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 
+_INCOMPATIBLE = "Incompatible return values of true_fn and false_fn in cond"  # scripts look for Fluid's words
+
 
 def copy_var_to_parent_block(var: Variable | None, layer_helper: LayerHelper) -> Variable | None:
     """Copy ``var`` of the current block to a new variable in the parent block; None is passed through."""
@@ -97,13 +99,13 @@ def cond(
     for missing, other, given in (("true_fn", "false_fn", true_out), ("false_fn", "true_fn", false_out)):
         if given is None:
             raise ArgumentError(
-                f"cond: {missing} returns None while {other} returns a value. Both must return the same "
+                f"{_INCOMPATIBLE}: {missing} returns None while {other} returns non-None. Both must return the same "
                 "structure of Variables, or both None."
             )
     try:
         assert_same_structure(true_out, false_out, check_types=False)
     except ValueError as error:
-        raise ArgumentError(f"cond: true_fn and false_fn return different structures. {error}") from error
+        raise ArgumentError(f"{_INCOMPATIBLE}: {error} Return the same structure from both.") from error
     mask = cast(pred, dtype="int32")
     return map_structure(lambda false, true: select_input([false, true], mask), false_out, true_out)
 

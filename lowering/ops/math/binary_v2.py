@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering import equality
 from lowering.ops.math.elementwise import aligned
 from lowering.registry import WISE, op
 from lowering.values import concrete
@@ -69,7 +70,7 @@ def bitwise_not(x):
 @op(diff="")
 def equal_all(x, y):
     """Out = whether X and Y have the same shape and elements."""
-    return jnp.asarray(x.shape == y.shape) & jnp.all(x == y) if x.shape == y.shape else np.asarray(False)
+    return jnp.all(equality.equal(jnp, x, y)) if x.shape == y.shape else np.asarray(False)
 
 
 def _tolerance(attr: str, tensor) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 
+from lowering import equality
 from lowering.dtypes import BOOL
 from lowering.ops.math.broadcast import infer_broadcast
 from lowering.ops.math.elementwise import aligned
@@ -12,12 +15,17 @@ from lowering.registry import MASKED, WISE, op
 from lowering.values import Meta, is_concrete
 
 
-def _compared(name: str, x, y, axis: int):
-    """The comparison NumPy and JAX know as ``name``; known values, as a loop's first condition, need no kernel."""
+def _compared(compare: Callable, x, y, axis: int):
+    """``compare(numpy or jax.numpy, X, Y)``; known values, as a loop's first condition, need no kernel."""
     x, y = aligned(x, y, axis)
     if is_concrete(x) and is_concrete(y) and x.dtype == y.dtype:
-        return np.asarray(getattr(np, name)(x, y))
-    return getattr(jnp, name)(x, y)
+        return np.asarray(compare(np, x, y))
+    return compare(jnp, x, y)
+
+
+def _ordered(name: str, x, y, axis: int):
+    """The comparison NumPy and JAX know as ``name``."""
+    return _compared(lambda lib, x, y: getattr(lib, name)(x, y), x, y, axis)
 
 
 _comparison = op(
@@ -28,37 +36,37 @@ _comparison = op(
 @_comparison
 def less_than(x, y, *, axis: int = -1):
     """Out = X < Y, broadcast as in elementwise_add."""
-    return _compared("less", x, y, axis)
+    return _ordered("less", x, y, axis)
 
 
 @_comparison
 def less_equal(x, y, *, axis: int = -1):
     """Out = X <= Y."""
-    return _compared("less_equal", x, y, axis)
+    return _ordered("less_equal", x, y, axis)
 
 
 @_comparison
 def greater_than(x, y, *, axis: int = -1):
     """Out = X > Y."""
-    return _compared("greater", x, y, axis)
+    return _ordered("greater", x, y, axis)
 
 
 @_comparison
 def greater_equal(x, y, *, axis: int = -1):
     """Out = X >= Y."""
-    return _compared("greater_equal", x, y, axis)
+    return _ordered("greater_equal", x, y, axis)
 
 
 @_comparison
 def equal(x, y, *, axis: int = -1):
-    """Out = X == Y."""
-    return _compared("equal", x, y, axis)
+    """Out = X == Y; floats that differ by less than 1e-8 are equal (``lowering.equality``)."""
+    return _compared(equality.equal, x, y, axis)
 
 
 @_comparison
 def not_equal(x, y, *, axis: int = -1):
-    """Out = X != Y."""
-    return _compared("not_equal", x, y, axis)
+    """Out = X != Y, the opposite of ``equal``."""
+    return _compared(equality.not_equal, x, y, axis)
 
 
 @op(lod=None, diff="")
@@ -66,7 +74,7 @@ def equal_reduce(x, y, *, axis: int = -1):
     """Out[1] = whether all elements of X and the broadcast Y are equal; False for shapes that do not broadcast."""
     if x.shape != y.shape and x.size == y.size:
         return jnp.zeros((1,), np.bool_)
-    return jnp.all(jnp.equal(*aligned(x, y, axis))).reshape(1)
+    return jnp.all(equality.equal(jnp, *aligned(x, y, axis))).reshape(1)
 
 
 @op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
