@@ -1,4 +1,7 @@
-"""Serves requests one at a time, each in the gRPC thread that brought it, while the program's thread waits."""
+"""Serves requests one at a time, each in the gRPC thread that brought it, while the program's thread waits.
+
+What an answer need not wait for is done by the program's thread, or by the next request's, whichever is first.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,9 +61,11 @@ class Server:
             listening.stop()
 
     def _wait(self) -> None:
-        """Return when no trainer is left; raise the error of a request."""
+        """Do what requests leave to be done, until no trainer is left; raise the error of a request."""
         while self._error is None and time.monotonic() - self._quiet_since < self._mode.patience:
             self._scope.wait(_LOOK)  # now and then Python looks for signals
+            if self._mode.owed:
+                self._do(self._mode.settle)
         if self._error is not None:
             raise self._error
 
@@ -72,15 +77,16 @@ class Server:
                 return
             with self._scope:
                 if self._serving:
-                    self._handle(request)
+                    self._do(self._mode.handle, request)
+                if self._error is not None or self._mode.owed:
+                    self._scope.notify()
 
-    def _handle(self, request: Request) -> None:
+    def _do(self, work: Callable[..., None], *args: Any) -> None:
         try:
-            self._mode.handle(request)
+            work(*args)
         except Exception as error:
             self._error = error
             self._mode.fail(error)
-            self._scope.notify()
         self._quiet_since = time.monotonic()
 
 

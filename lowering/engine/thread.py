@@ -13,9 +13,8 @@ def settings_of_thread() -> Callable[[], None]:
     Those are what jax keeps for each thread: 64-bit types, the default device, the precision of products, and whatever
     else a ``with`` of jax has chosen. It is meant for a thread's beginning: nothing undoes it.
     """
-    chosen = [
-        (state, value) for state in config_states.values() if (value := state.get_local()) is not config_ext.unset
-    ]
+    found = ((state, state.get_local()) for state in config_states.values())
+    chosen = [(state, value) for state, value in found if value is not config_ext.unset]
 
     def take_over() -> None:
         for state, value in chosen:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 
 import fluidjax as fluid
+from fluidjax.distributed.asynchronous import Asynchronous
 from fluidjax.distributed.client import client
+from fluidjax.distributed.requests import Request
+from fluidjax.distributed.wire import Message
 from lowering.engine.thread import settings_of_thread
 from tests.distributed.jobs import Job
 
@@ -26,6 +30,25 @@ def test_threads_take_over_the_settings_of_another() -> None:
         assert threads.submit(found).result() == here
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(found).result() == found() != here
+
+
+def test_a_gradient_is_answered_first_and_applied_before_anybody_else_is_served() -> None:
+    applied: list = []
+    shard = SimpleNamespace(
+        blocks={"w@GRAD": 1}, check_sent=list, tables={}, decay=-1, compensates=False,
+        update=lambda name, given: applied.append(given[name]), values=lambda names: [np.int32(len(applied))],
+    )  # fmt: skip
+    serving = Asynchronous(shard, 2)
+    for number in (1, 2):
+        pushed = Request("SendVariable", Message([("w@GRAD", np.float32([number]))], 0))
+        serving.handle(pushed)
+        assert pushed.answer.done() and len(applied) == number - 1
+        asked = Request("GetVariable", Message([("w", None)], 1))
+        serving.handle(asked)
+        assert asked.answer.result(0).items == [("w", number)]
+    serving.handle(pushed)
+    serving.settle()
+    assert len(applied) == 3 and not serving.owed
 
 
 def test_gradients_of_many_threads_are_all_applied() -> None:
