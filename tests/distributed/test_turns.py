@@ -39,21 +39,25 @@ def test_a_gradient_is_answered_first_and_applied_before_anybody_else_is_served(
         update=lambda name, given: applied.append(given[name]), values=lambda names: [np.int32(len(applied))],
     )  # fmt: skip
     serving = Asynchronous(shard, 2)
-    for number in (1, 2):
-        pushed = Request("SendVariable", Message([("w@GRAD", np.float32([number]))], 0))
+
+    def push() -> Request:
+        pushed = Request("SendVariable", Message([("w@GRAD", np.float32([1]))], 0))
         serving.handle(pushed)
-        assert pushed.answer.done() and len(applied) == number - 1
+        return pushed
+
+    for number in (1, 2):
+        assert push().answer.done() and len(applied) == number - 1
         asked = Request("GetVariable", Message([("w", None)], 1))
         serving.handle(asked)
         assert asked.answer.result(0).items == [("w", number)]
-    serving.handle(pushed)
+    push()
     serving.settle()
     assert len(applied) == 3 and not serving.owed
 
 
 def test_gradients_of_many_threads_are_all_applied() -> None:
     """SGD adds -0.1 times each; two at once would lose some."""
-    job = Job(servers=1, sync=False)
+    job = Job(servers=1, config={"sync_mode": False}, sync=False)
     (endpoint,) = job.endpoints
     with job.running(), ThreadPoolExecutor(4) as threads:
         sent = [(endpoint, "b0@GRAD", np.full(8, number, "float32")) for number in range(40)]
@@ -65,7 +69,7 @@ def test_gradients_of_many_threads_are_all_applied() -> None:
 
 def test_programs_may_run_in_the_scope_that_is_served() -> None:
     """They waited for the end of the server."""
-    job, looking = Job(servers=1, sync=False), fluid.Program()
+    job, looking = Job(servers=1, config={"sync_mode": False}, sync=False), fluid.Program()
     (endpoint,) = job.endpoints
     with fluid.program_guard(looking):
         held = looking.global_block().create_var(name="b0", shape=[8], dtype="float32", persistable=True)
