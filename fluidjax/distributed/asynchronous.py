@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Asynchronous(Serving):
         }
 
     def send(self, request: Request) -> None:
-        """Run the block of each gradient received. Whoever asks next is answered after that."""
+        """Answer, and owe the run of each gradient's block."""
         if COMPLETE in request.message.names():
             self.complete(request)
             return
@@ -63,8 +64,7 @@ class Asynchronous(Serving):
                 raise RefusedError(f"the server's program takes no variable {name!r}")
         self.shard.check_sent(sent)
         request.reply()
-        for name, value in sent:
-            self._use(name, value, request.trainer)
+        self.owed.extend(partial(self._use, name, value, request.trainer) for name, value in sent)
 
     def _use(self, name: str, value: Any, trainer: int) -> None:
         if isinstance(value, SelectedRows) and not len(value.rows):

@@ -1,4 +1,4 @@
-"""The server's front end: gRPC threads decode requests for the loop, and encode its replies."""
+"""The server's front end: gRPC threads decode requests, have them served, and encode the replies."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fluidjax.base.flags import flag
 from fluidjax.distributed import settings
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.wire import Message, WireError, frames, joined
+from lowering.engine.thread import settings_of_thread
 
 _log = logging.getLogger(__name__)
 
@@ -30,17 +31,18 @@ class Listening:
     Args:
         endpoint: HOST:PORT, the only address bound unless FLAGS_rpc_bind names a host. Port 0 picks a free port.
         trainers: number of trainers expected.
-        post: called with each request, in a gRPC thread.
+        serve: called with each request, in a gRPC thread that has jax's settings of the thread that listens; answers
+            it, or sees to it that it is answered later.
 
     Raises RuntimeError when the endpoint cannot be bound.
     """
 
-    def __init__(self, endpoint: str, trainers: int, post: Callable[[Request], None]) -> None:
+    def __init__(self, endpoint: str, trainers: int, serve: Callable[[Request], None]) -> None:
         grpc = self._grpc = settings.grpc()
-        self._post = post
+        self._serve = serve
         # A trainer has a call that tells of its presence, streams of requests, and some requests on their way.
-        workers = ThreadPoolExecutor(12 * trainers + 8, thread_name_prefix="fluidjax-server")
-        self._server = grpc.server(workers, options=settings.options(server=True))
+        self._workers = ThreadPoolExecutor(12 * trainers + 8, "fluidjax-server", initializer=settings_of_thread())
+        self._server = grpc.server(self._workers, options=settings.options(server=True))
         self._server.add_generic_rpc_handlers([self._handlers()])
         self.port = self._bind(endpoint)
         self._server.start()
@@ -76,7 +78,7 @@ class Listening:
         def answer(parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
             request = Request(method, self._received(parts, context))
             context.add_callback(request.answer.cancel)
-            self._post(request)
+            self._serve(request)
             return iter(frames(self._answer(request, context)))
 
         return answer
@@ -100,7 +102,7 @@ class Listening:
                 asked[:] = [Request(method, self._read(iter([part]), context))]
                 if not context.is_active():  # the callback may have missed it
                     return
-                self._post(asked[0])
+                self._serve(asked[0])
                 yield self._single(method, iter(frames(self._answer(asked[0], context))), context)
 
         return answers
@@ -117,9 +119,9 @@ class Listening:
         self._check_token(context)
         first = Request("Attend", self._read(iter([next(parts, b"")]), context))
         gone = Request("Gone", first.message)
-        if not context.add_callback(lambda: self._post(gone)):
+        if not context.add_callback(lambda: self._workers.submit(self._serve, gone)):
             return
-        self._post(first)
+        self._serve(first)
         next(parts, None)
         yield b""
 

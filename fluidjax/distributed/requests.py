@@ -1,4 +1,4 @@
-"""Requests passed from the server's front end to its loop."""
+"""Requests that the server's front end has served."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""The server's loop: serves requests one by one in the thread that runs the program, so that no locks are needed."""
+"""Serves requests one at a time, each in the gRPC thread that brought it, while the program's thread waits.
+
+What an answer need not wait for is done by the program's thread, or by the next request's, whichever is first.
+"""
 
 from __future__ import annotations
 
 import logging
-import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +24,7 @@ from lowering.program import OpView, ProgramView
 _log = logging.getLogger(__name__)
 
 _SYNC = 0
+_LOOK = 0.1  # seconds between looks at whether anybody is still to be waited for
 
 
 class Server:
@@ -38,36 +41,53 @@ class Server:
         sync = int(op.attrs["distributed_mode"]) == _SYNC
         self._mode: Rounds | Asynchronous = (Rounds if sync else Asynchronous)(self._shard, trainers)
         self._trainers = trainers
-        self._inbox: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._turn = threading.Lock()  # whose request is served; those that wait for it are refused after an error
+        # The run holds the scope's lock; while this thread waits, requests have it.
+        self._scope = threading.Condition(scope._lock)
+        self._quiet_since = time.monotonic()
+        self._serving = True
+        self._error: Exception | None = None
 
     def run(self) -> None:
         """Serve. Raises errors of the blocks, and OpError if a trainer that others wait for has died."""
-        listening = Listening(self._endpoint, self._trainers, self._inbox.put)
+        listening = Listening(self._endpoint, self._trainers, self._serve)
         _log.info("server at port %d for %d trainers", listening.port, self._trainers)
         try:
-            with _ended_by_signals():
-                self._serve()
-        except Exception as error:
-            self._mode.fail(error)
-            self._refuse_waiting(error)
-            raise
+            with _ended_by_signals(), self._scope:
+                self._wait()
         finally:
+            with self._scope:
+                self._serving = False
             listening.stop()
 
-    def _serve(self) -> None:
-        """Answer requests until no trainer is left."""
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < self._mode.patience:
-            try:
-                request = self._inbox.get(timeout=0.1)  # now and then Python looks for signals
-            except queue.Empty:
-                continue
-            self._mode.handle(request)
-            quiet_since = time.monotonic()
+    def _wait(self) -> None:
+        """Do what requests leave to be done, until no trainer is left; raise the error of a request."""
+        while self._error is None and time.monotonic() - self._quiet_since < self._mode.patience:
+            self._scope.wait(_LOOK)  # now and then Python looks for signals
+            if self._mode.owed:
+                self._do(self._mode.settle)
+        if self._error is not None:
+            raise self._error
 
-    def _refuse_waiting(self, error: Exception) -> None:
-        while not self._inbox.empty():
-            self._inbox.get().refuse(error)
+    def _serve(self, request: Request) -> None:
+        """Answer a request, now or later, in its turn. Whoever asks after an error is told of it."""
+        with self._turn:
+            if self._error is not None:
+                request.refuse(self._error)
+                return
+            with self._scope:
+                if self._serving:
+                    self._do(self._mode.handle, request)
+                if self._error is not None or self._mode.owed:
+                    self._scope.notify()
+
+    def _do(self, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except Exception as error:
+            self._error = error
+            self._mode.fail(error)
+        self._quiet_since = time.monotonic()
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +26,13 @@ class Serving:
 
     Attributes:
         present: indices of the trainers that have not completed.
+        owed: what is to be done for requests that are answered already, before any other is served.
     """
 
     def __init__(self, shard: Shard, trainers: int) -> None:
         self.shard, self.trainers = shard, trainers
         self.present = set(range(trainers))
+        self.owed: deque[Callable[[], None]] = deque()
         self._attending: dict[int, int] = {}
         self._gone: set[int] = set()
 
@@ -48,12 +52,18 @@ class Serving:
     def handle(self, request: Request) -> None:
         """Answer a request, now or later; refuse an invalid one. Raises errors that stop the server."""
         try:
+            self.settle()
             self._handle(request)
         except RefusedError as error:
             request.refuse(error)
         except Exception as error:
             request.refuse(error)
             raise
+
+    def settle(self) -> None:
+        """Do what is owed. Raises errors that stop the server."""
+        while self.owed:
+            self.owed.popleft()()
 
     def _handle(self, request: Request) -> None:
         if not 0 <= request.trainer < self.trainers:
