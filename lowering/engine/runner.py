@@ -38,6 +38,9 @@ from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
 
+_RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
+
+
 class Runner:
     """Runs blocks of one program.
 
@@ -232,7 +235,7 @@ class Runner:
 
     def _takes_room(self, op: OpView) -> bool:
         """Whether an op that runs others can give them values with room."""
-        return self.growing and op.type == "while"
+        return self.growing and (op.type == "while" or (op.type in _RECURRENCES and not self.interpret))
 
     def _with_sizes(self, run: Any, values: SlotValues) -> SlotValues:
         """Results of a plain op; what it computes of symbolic sizes stays known."""

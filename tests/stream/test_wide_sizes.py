@@ -115,11 +115,14 @@ def paired() -> Sequence[Any]:
 
 
 def feeds_of(rng: np.random.Generator, lengths: Sequence[int], *names: str) -> list[Feed]:
-    """Rows, and a length for each sequence."""
+    """Rows of x, and of others, which are up to two longer; and of "length", one for each sequence."""
     found: list[Feed] = []
     for n in lengths:
-        rows = {name: rng.normal(size=(B, n + at * (n % 3), D)) for at, name in enumerate(("x", *names))}
-        found.append({**rows, **({} if names else {"length": rng.integers(1, n + 1, B)})})
+        feed = {"x": rng.normal(size=(B, n, D))}
+        for name in names:
+            known = name == "length"
+            feed[name] = np.array([n, 1, 2]) if known else rng.normal(size=(B, n + n % 3, D))
+        found.append(feed)
     return found
 
 
@@ -127,9 +130,7 @@ def feeds_of(rng: np.random.Generator, lengths: Sequence[int], *names: str) -> l
 def test_what_has_the_size_of_a_dim_is_wide(
     build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feeds = feeds_of(rng, LENGTHS)
-    if build is not masked:
-        feeds = [{"x": feed["x"]} for feed in feeds]
+    feeds = feeds_of(rng, LENGTHS, *(["length"] if build is masked else []))
     equal_to_exact_sizes(monkeypatch, build, feeds, 2)
 
 
