@@ -122,7 +122,8 @@ def with_rows(data: Array, dims: Sequence[int]) -> Any:
     if not rows:
         axes = tuple(Axis(dim, int(n), n.label) for dim, n in sizes.items())
         return refilled(Wide(jnp.asarray(data), tuple(n.nrows for n in sizes.values()), axes))
-    return LoDArray(fill_padding(jnp.asarray(data), dims[0].nrows, backward=False), (), dims[0].nrows)
+    nrows = sizes[0].nrows
+    return LoDArray(fill_padding(jnp.asarray(data), nrows, backward=False), (), nrows)
 
 
 SlotValues = dict[str, Any]  # slot -> value, or list of values for a duplicable slot

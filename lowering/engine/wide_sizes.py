@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -50,7 +50,8 @@ def shape_of(value: Wide) -> RowCounts:
 
     Raises NeedsSizes if a dim is the product of several.
     """
-    base, found = [int(n) for n in value.shape], {}
+    base = [int(n) for n in value.shape]
+    found: dict[Hashable, tuple[Array, Counted, list[int]]] = {}
     for axis, count in zip(value.axes, value.counts, strict=True):
         label, by = root(axis.label), axis.label.by if isinstance(axis.label, Grown) else 0
         each = value.shape[axis.dim] // axis.room

@@ -218,7 +218,7 @@ def run_recurrent_grad(ctx: Context) -> None:
         after = {ex: _dense(inner.get(ex + GRAD), memory[ex]) for ex in memory}
 
         def found_of(name: str, like: Any) -> Any:
-            return _dense(wide.like(inner.get(name + GRAD), inner.get(name), name), like)
+            return _dense(wide.like(name, inner.get(name + GRAD), inner.get(name)), like)
 
         totals = {n: arrays.add_values(v, found_of(n, None)) for n, v in totals.items()}
         return (after, totals), ({n: found_of(n, rows[n]) for n in wanted}, kept)

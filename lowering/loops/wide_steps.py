@@ -60,7 +60,7 @@ class WideSteps:
         return None if self.along is None else self.counts[self.along.label]
 
     def _row(self, name: str, value: Any) -> Axis | None:
-        axes = value.axes if is_wide(value) else ()
+        axes = _axes(value)
         first = [axis for axis in axes if axis.dim == 0]
         if len(first) > 1 or any(axis.inner != 1 or axis.room != value.shape[0] for axis in first):
             raise refused(self.op, [value], "steps over a dim that is the product of several")
@@ -73,7 +73,7 @@ class WideSteps:
 
     def leave(self, name: str, value: Any) -> Any:
         """The array of what a step leaves of ``name``, whose axes are noted."""
-        self.rows[name] = value.axes if is_wide(value) else ()
+        self.rows[name] = _axes(value)
         return bare(value)
 
     def stacked(self, name: str, data: Array, *, backward: bool = False) -> Any:
@@ -84,16 +84,19 @@ class WideSteps:
 
     def gradients(self, name: str, value: Any, forward: Any) -> Array:
         """The array of the gradient of what the steps left of ``name``, zero at unused positions."""
-        if (value.axes if is_wide(value) else ()) != (forward.axes if is_wide(forward) else ()):
-            raise refused(self.op, [value, forward], f"reads a gradient of {name!r} of another shape")
         self._row(name, forward)
+        self.like(name, value, forward)
         return jnp.asarray(ended(value))
 
-    def like(self, value: Any, forward: Any, what: str) -> Any:
-        """The array of a gradient in a step; NeedsSizes if it has not the axes of its forward value."""
-        if value is not None and (value.axes if is_wide(value) else ()) != (forward.axes if is_wide(forward) else ()):
-            raise refused(self.op, [value, forward], f"makes a gradient of {what!r} of another shape")
+    def like(self, name: str, value: Any, forward: Any) -> Any:
+        """The array of a gradient; NeedsSizes if it has not the axes of its forward value."""
+        if value is not None and _axes(value) != _axes(forward):
+            raise refused(self.op, [value, forward], f"has a gradient of {name!r} of another shape")
         return bare(value)
+
+
+def _axes(value: Any) -> Axes:
+    return value.axes if is_wide(value) else ()
 
 
 def counted_scan(

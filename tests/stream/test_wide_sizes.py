@@ -11,7 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.dense import ChangingDims
-from tests.stream.test_wide import Feed, train
+from tests.stream.test_wide import Feed, Trained, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -22,7 +22,15 @@ LENGTHS = (3, 5, 8, 7, 8, 2)
 def equal_to_exact_sizes(
     monkeypatch: pytest.MonkeyPatch, build: Callable[[], Sequence[Any]], feeds: Sequence[Feed], most: int
 ) -> None:
-    """At most so many compilations, and all numbers, in float64, as with each size as it is."""
+    """At most so many compilations, fewer than sizes, and all numbers as with each size as it is."""
+    found, exact = both(monkeypatch, build, feeds)
+    assert found.compilations <= most < exact.compilations
+
+
+def both(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[[], Sequence[Any]], feeds: Sequence[Feed]
+) -> tuple[Trained, Trained]:
+    """What is trained with room, and with each size as it is: the same numbers in float64."""
     found = train(build, feeds)
     with monkeypatch.context() as patch:
         patch.setattr(ChangingDims, "see", lambda *_: None)
@@ -34,7 +42,7 @@ def equal_to_exact_sizes(
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     for name, value in found.parameters.items():
         np.testing.assert_allclose(value, exact.parameters[name], rtol=1e-9, atol=1e-9, err_msg=name)
-    assert found.compilations <= most < exact.compilations
+    return found, exact
 
 
 def size(x: Any, dim: int = 1) -> Any:
@@ -136,3 +144,62 @@ def test_what_has_the_size_of_a_dim_is_wide(
 
 def test_sizes_of_two_dims(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     equal_to_exact_sizes(monkeypatch, paired, feeds_of(rng, LENGTHS, "y"), 3)
+
+
+# --- what needs the size itself -------------------------------------------------------------------------------------
+
+
+def drawn() -> Sequence[Any]:
+    """Which numbers are drawn depends on the whole shape."""
+    x, rows = rows_of()
+    noise = layers.uniform_random([B, size(x), D], "float64", 0.5, 1.0)
+    return [layers.mean(layers.square(rows * noise)), noise]
+
+
+def backwards() -> Sequence[Any]:
+    """Numbers that fall from the size on."""
+    x, rows = rows_of()
+    places = layers.cast(layers.range(size(x), 0, -1, "int32"), "float64")
+    return [layers.mean(layers.elementwise_mul(rows, places, axis=1)), places]
+
+
+def halved() -> Sequence[Any]:
+    """A size that is computed from the size in another way than by sums and products."""
+    x, rows = rows_of()
+    half = layers.cast(layers.cast(size(x), "float32") / 2.0, "int32") + 1
+    return [layers.mean(layers.square(rows)), layers.fill_constant([half, D], "float64", 2.0)]
+
+
+def turned() -> Sequence[Any]:
+    """A loop with as many turns."""
+    x, rows = rows_of()
+    turn, total = layers.fill_constant([1], "int32", 0), layers.fill_constant([1], "float64", 0.0)
+    end = size(x)
+    layers.while_loop(lambda i, t: i < end, lambda i, t: [i + 1, layers.assign(t + 0.5, t)], [turn, total])
+    return [layers.mean(layers.square(rows)), total]
+
+
+def multiplied() -> Sequence[Any]:
+    """As many rows as two dims have places together."""
+    (x, rows), (y, others) = rows_of("x"), rows_of("y")
+    fill = layers.fill_constant([size(x) * size(y)], "float64", 0.5)
+    return [layers.mean(rows) + layers.mean(others), fill]
+
+
+def shared() -> Sequence[Any]:
+    """What has no room is reshaped to the size."""
+    x, rows = rows_of()
+    many = layers.reshape(layers.create_parameter([24, D], "float64"), [size(x), -1])
+    return [layers.mean(layers.square(rows)) + layers.mean(layers.square(many)), many]
+
+
+@pytest.mark.parametrize("build", [drawn, backwards, halved, turned, shared], ids=lambda f: f.__name__)
+def test_what_needs_the_size_is_compiled_for_each(
+    build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, exact = both(monkeypatch, build, feeds_of(rng, (3, 8, 4)))
+    assert found.compilations == exact.compilations == 3
+
+
+def test_a_product_of_sizes_is_compiled_for_each(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    both(monkeypatch, multiplied, feeds_of(rng, (3, 5, 8), "y"))
