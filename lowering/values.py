@@ -210,21 +210,33 @@ class StepScopes:
     ran: bool | None = field(metadata={"static": True}, default=None)
 
 
+class Counted(NamedTuple):
+    """What a number known only to the run counts: rows of a padded value, or used positions of wide axes.
+
+    Attributes:
+        room: the number that fits.
+        label: of the axes (see ``Axis``); None for rows.
+    """
+
+    room: int
+    label: Hashable = None
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RowCounts:
-    """Integers that follow the rows of a padded value: ``rate * nrows + base``, element by element (see ``counts``).
+    """Integers that follow rows or sizes of wide dims: the sum of ``rate * number``, and ``base`` (see ``counts``).
 
     Attributes:
-        nrows: number of valid rows of the counted value, a traced scalar.
-        capacity: the number of rows that fit.
-        rate, base: the elements in row-major order.
+        numbers: traced scalars.
+        counted: what each of them counts.
+        rates: for each of them the elements in row-major order, as ``base``.
         shape, dtype: of the integers.
     """
 
-    nrows: Array
-    capacity: int = field(metadata={"static": True})
-    rate: tuple[int, ...] = field(metadata={"static": True})
+    numbers: tuple[Array, ...]
+    counted: tuple[Counted, ...] = field(metadata={"static": True})
+    rates: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
     base: tuple[int, ...] = field(metadata={"static": True})
     shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: np.dtype = field(metadata={"static": True})
@@ -232,15 +244,29 @@ class RowCounts:
     @property
     def data(self) -> Array:
         """The actual numbers, traced."""
-        rate, base = (np.asarray(v, self.dtype).reshape(self.shape) for v in (self.rate, self.base))
-        return jnp.asarray(rate) * jnp.asarray(self.nrows).astype(self.dtype) + base
+        total: Array = np.asarray(self.base, self.dtype).reshape(self.shape)
+        for number, rate in zip(self.numbers, self.rates, strict=True):
+            each = jnp.asarray(np.asarray(rate, self.dtype).reshape(self.shape))
+            total = each * jnp.asarray(number).astype(self.dtype) + total
+        return total
 
     def __jax_array__(self) -> Array:
         return self.data
 
-    def at(self, rows: int) -> np.ndarray:
-        """The numbers for a given number of rows."""
-        return (np.asarray(self.rate, np.int64) * rows + np.asarray(self.base)).astype(self.dtype).reshape(self.shape)
+    @property
+    def labels(self) -> frozenset[Hashable]:
+        """The labels of the wide axes whose sizes these integers follow."""
+        return frozenset(counted.label for counted in self.counted if counted.label is not None)
+
+    def at(self, *numbers: int) -> np.ndarray:
+        """The integers for given ``numbers``."""
+        pairs = zip(self.rates, numbers, strict=True)
+        total = sum((np.asarray(rate, np.int64) * n for rate, n in pairs), np.asarray(self.base, np.int64))
+        return total.astype(self.dtype).reshape(self.shape)
+
+    def known(self) -> np.ndarray:
+        """The integers of a run that is over, on the host."""
+        return self.at(*map(int, self.numbers))
 
 
 @jax.tree_util.register_dataclass
@@ -347,7 +373,7 @@ def exact(value: Any) -> Any:
     if isinstance(value, TensorArray) and not value.stacked:
         return replace(value, items=tuple(exact(item) for item in value.items or ()))
     if isinstance(value, RowCounts):
-        return value.at(int(value.nrows))
+        return value.known()
     if not isinstance(value, LoDArray) or (value.lod and not value.padded and all(map(is_concrete, value.lod))):
         return value
     data, levels = valid_rows(value)

@@ -66,7 +66,7 @@ def trim(value: Any) -> tuple[np.ndarray, list[list[int]]]:
 def _numbers(value: Any) -> Any:
     """Counts as numbers, the valid part of wide values, and anything else unchanged."""
     if isinstance(value, low.RowCounts):
-        return value.at(int(value.nrows))  # on the host, where int64 is at hand
+        return value.known()  # on the host, where int64 is at hand
     return low.taken(value) if isinstance(value, low.Wide) else value
 
 

@@ -1,61 +1,74 @@
-"""Integers that follow the rows of a padded value: its shape, and sums and products that a program computes from it.
+"""Integers that follow the rows of a padded value, or the sizes of wide dims: shapes, and sums and products of them.
 
-The number of valid rows is known only to a run; the trace knows the capacity. A tensor whose first dim is such
-a count can therefore be padded like the rows it counts. Counts exist in the outermost block; loops, branches and
-host ops see plain numbers.
+The number of valid rows, or of used positions, is known only to a run; the trace knows the room. A tensor whose first
+dim is such a count can therefore be padded like the rows it counts, and one that has a dim of the size of a wide one is
+wide like it. Counts exist in the outermost block; loops, branches and host ops see plain numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.wide_labels import grown
+from lowering.engine.wide_moves import refilled
 from lowering.errors import NeedsExact
 from lowering.registry import OpDef
-from lowering.values import Array, LoDArray, RowCounts, fill_padding, is_concrete, is_padded
+from lowering.values import Array, Axis, Counted, LoDArray, RowCounts, Wide, fill_padding, is_concrete, is_padded
 
-# Row counts at which an op that is linear in its counts is evaluated: two define the line, the third verifies it.
+# Numbers at which an op that is linear in its counts is evaluated: two define the line of each, the third verifies it.
 _PROBES = (7, 12, 100_003)
 _MOST = 64
 
 
 class RowSize(int):
-    """A size that follows the rows of a padded value: the capacity as an int, together with the actual number.
+    """A size that follows rows or the size of a wide dim: the room as an int, together with the actual number.
 
     Attributes:
         nrows: the actual number, a traced scalar (int32).
         least: the number if there are no rows.
+        label: of axes that use as many positions; None for rows.
     """
 
     nrows: Array
     least: int
+    label: Hashable = None
 
     @staticmethod
-    def of(counts: RowCounts, rate: int, base: int) -> RowSize:
-        """The size rate * rows + base: at capacity as an int; for the valid rows, and not below 0, in ``nrows``.
+    def of(number: Array, counted: Counted, rate: int, base: int) -> RowSize:
+        """The size rate * number + base: with room as an int; as the run has it, and not below 0, in ``nrows``.
 
         Raises:
-            NeedsExact: the size shrinks as rows are added, so the capacity does not bound it.
+            NeedsExact: the size shrinks as rows are added, so the room does not bound it; or it is no size that an
+                axis may have.
         """
         if rate < 0:
             raise NeedsExact("a size that falls as rows are added")
-        size = RowSize(rate * counts.capacity + base)
-        size.nrows = jnp.maximum(rate * jnp.asarray(counts.nrows) + base, 0).astype(np.int32)
+        if counted.label is not None and (rate != 1 or base < 0):
+            raise NeedsExact("a multiple of the size of a dim, or less than it")
+        size = RowSize(rate * counted.room + base)
+        size.nrows = jnp.maximum(rate * jnp.asarray(number) + base, 0).astype(np.int32)
         size.least = base
+        size.label = None if counted.label is None else grown(counted.label, base)
         return size
 
     def within(self, first: int, last: int) -> RowSize:
         """How many of the positions ``first`` to ``last`` lie before this one.
 
         Raises:
-            NeedsExact: this position may be negative, which counts from the end.
+            NeedsExact: this position may be negative, which counts from the end; or it is the size of a wide dim, of
+                which not all lie there.
         """
+        if self.label is not None:
+            if first or self > last:
+                raise NeedsExact("a bound that follows a dim, of fewer places than that may have")
+            return self
         if self.least < 0:
             raise NeedsExact("a bound that may be negative")
         size = RowSize(max(min(self, last) - first, 0))
@@ -65,16 +78,28 @@ class RowSize(int):
 
 
 def sizes_of(counts: RowCounts) -> list[int]:
-    """The numbers at capacity; those that follow the rows are ``RowSize``."""
-    pairs = zip(counts.rate, counts.base, strict=True)
-    return [RowSize.of(counts, rate, base) if rate else base for rate, base in pairs]
+    """The numbers with room; those that follow rows or wide dims are ``RowSize``.
+
+    Raises NeedsExact for one that follows several.
+    """
+    return [_size(counts, i, base) for i, base in enumerate(counts.base)]
+
+
+def _size(counts: RowCounts, i: int, base: int) -> int:
+    found = [k for k, rate in enumerate(counts.rates) if rate[i]]
+    if len(found) > 1:
+        raise NeedsExact("a size that follows several dims")
+    if not found:
+        return base
+    (k,) = found
+    return RowSize.of(counts.numbers[k], counts.counted[k], counts.rates[k][i], base)
 
 
 def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:
     """The dims of a padded value."""
     trailing = tuple(int(n) for n in shape[1:])
     rate, base = (1,) + (0,) * len(trailing), (0, *trailing)
-    return RowCounts(nrows, int(shape[0]), rate, base, (len(rate),), np.dtype(dtype))
+    return RowCounts((nrows,), (Counted(int(shape[0])),), (rate,), base, (len(rate),), np.dtype(dtype))
 
 
 def plain(value: Any) -> Any:
@@ -83,16 +108,22 @@ def plain(value: Any) -> Any:
 
 
 def with_rows(data: Array, dims: Sequence[int]) -> Any:
-    """``data`` [dims] as rows that follow those counted by ``dims[0]``; unchanged if no dim is a count.
+    """``data`` [dims] as rows that follow those counted by ``dims[0]``, or wide like dims; unchanged without counts.
 
     Raises:
-        NeedsExact: another dim is a count, and only dim 0 can be padded.
+        NeedsExact: another dim counts rows, and only dim 0 can be padded.
     """
-    if any(isinstance(n, RowSize) for n in dims[1:]):
+    sizes = {dim: n for dim, n in enumerate(dims) if isinstance(n, RowSize)}
+    rows = [dim for dim, n in sizes.items() if n.label is None]
+    if any(rows) or (rows and len(sizes) > 1):
         raise NeedsExact("a dim after the first follows the rows of a padded value")
-    if not dims or not isinstance(dims[0], RowSize):
+    if not sizes:
         return data
-    return LoDArray(fill_padding(jnp.asarray(data), dims[0].nrows, backward=False), (), dims[0].nrows)
+    if not rows:
+        axes = tuple(Axis(dim, int(n), n.label) for dim, n in sizes.items())
+        return refilled(Wide(jnp.asarray(data), tuple(n.nrows for n in sizes.values()), axes))
+    nrows = sizes[0].nrows
+    return LoDArray(fill_padding(jnp.asarray(data), nrows, backward=False), (), nrows)
 
 
 SlotValues = dict[str, Any]  # slot -> value, or list of values for a duplicable slot
@@ -119,37 +150,60 @@ def counted(definition: OpDef, run: Callable[[SlotValues], SlotValues], values: 
 
     Args:
         run: the op on known values.
-        values: counts of one padded value, and known values.
+        values: counts of one padded value or of wide dims, and known values.
     """
     counts = [v for v in flat(values) if isinstance(v, RowCounts)]
-    if not definition.linear or not counts or any(c.nrows is not counts[0].nrows for c in counts):
+    if not definition.linear or not counts:
+        return None
+    variables = {key: variable for c in counts for key, variable in _variables(c).items()}
+    if sum(variable.counted.label is None for variable in variables.values()) > 1:
         return None
     if not all(v is None or isinstance(v, RowCounts) or (is_concrete(v) and v.size <= _MOST) for v in flat(values)):
         return None
     with jax.ensure_compile_time_eval():
-        found = [run(each(values, partial(_at, rows=rows))) for rows in _PROBES]
+        found = [run(each(values, partial(_at, numbers=numbers))) for numbers in _probes(list(variables))]
         probed = [{slot: np.asarray(value) for slot, value in results.items()} for results in found]
-    lines = {slot: _line([results[slot] for results in probed], counts[0]) for slot in probed[0]}
+    lines = {slot: _line([results[slot] for results in probed], list(variables.values())) for slot in probed[0]}
     return None if any(v is None for v in lines.values()) else lines
 
 
-def _at(value: Any, rows: int) -> Any:
-    return value.at(rows) if isinstance(value, RowCounts) else value
+class _Variable(NamedTuple):
+    number: Array
+    counted: Counted
 
 
-def _line(at: Sequence[np.ndarray], counts: RowCounts) -> Any:
-    """The counts with these values at the probed numbers of rows; None if they are not linear."""
+def _variables(counts: RowCounts) -> dict[Hashable, _Variable]:
+    """What counts follow, by what tells it from others."""
+    pairs = [_Variable(*pair) for pair in zip(counts.numbers, counts.counted, strict=True)]
+    return {id(v.number) if v.counted.label is None else (v.counted.label,): v for v in pairs}
+
+
+def _probes(keys: Sequence[Hashable]) -> list[dict[Hashable, int]]:
+    """The numbers of each probe: all as the first; each alone as the second; all as the third, and unlike."""
+    first = dict.fromkeys(keys, _PROBES[0])
+    return [first, *({**first, key: _PROBES[1]} for key in keys), {k: _PROBES[2] + i for i, k in enumerate(keys)}]
+
+
+def _at(value: Any, numbers: Mapping[Hashable, int]) -> Any:
+    return value.at(*(numbers[key] for key in _variables(value))) if isinstance(value, RowCounts) else value
+
+
+def _line(at: Sequence[np.ndarray], variables: Sequence[_Variable]) -> Any:
+    """The counts with these values at the probed numbers; None if they are not linear."""
     if any(v.shape != at[0].shape or not np.issubdtype(v.dtype, np.integer) for v in at):
         return None
-    first, second, third = (v.astype(np.int64) for v in at)
-    rate, rest = np.divmod(second - first, _PROBES[1] - _PROBES[0])
-    base = first - rate * _PROBES[0]
-    if rest.any() or (rate * _PROBES[2] + base != third).any():
+    first, *others, last = (v.astype(np.int64) for v in at)
+    found = [np.divmod(other - first, _PROBES[1] - _PROBES[0]) for other in others]
+    rates = [rate for rate, _ in found]
+    base = first - sum(rates) * _PROBES[0]
+    expected = base + sum(rate * (_PROBES[2] + i) for i, rate in enumerate(rates))
+    if any(rest.any() for _, rest in found) or (expected != last).any():
         return None
-    if not rate.any():
+    used = [(v, tuple(r.reshape(-1).tolist())) for v, r in zip(variables, rates, strict=True) if r.any()]
+    if not used:
         return at[0]
-    rates, bases = (tuple(v.reshape(-1).tolist()) for v in (rate, base))
-    return RowCounts(counts.nrows, counts.capacity, rates, bases, at[0].shape, at[0].dtype)
+    (numbers, counted), bases = zip(*(v for v, _ in used), strict=True), tuple(base.reshape(-1).tolist())
+    return RowCounts(numbers, counted, tuple(r for _, r in used), bases, at[0].shape, at[0].dtype)
 
 
 def without_counts(env: MutableMapping[str, Any]) -> AbstractContextManager[None]:

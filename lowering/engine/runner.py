@@ -6,13 +6,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from lowering import symbols
-from lowering.dtypes import LOD_TENSOR
 from lowering.engine import kinds
 from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
 from lowering.engine.barriers import find_recomputed, separate
@@ -21,7 +20,9 @@ from lowering.engine.checks import Watch, merged
 from lowering.engine.context import Context, Env, in_place, special
 from lowering.engine.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
 from lowering.engine.dataflow import uses
+from lowering.engine.declared import in_declared_rank
 from lowering.engine.either import run_either
+from lowering.engine.followed import Followed, refused_numbers, unsized
 from lowering.engine.host_bits import is_host_key
 from lowering.engine.messages import op_error_message
 from lowering.engine.pinned import compared, pinned_value
@@ -32,10 +33,12 @@ from lowering.engine.single_wide import run_with_room
 from lowering.engine.wide import check_gradients_of_wide, is_wide, placed, refused, run_wide
 from lowering.engine.wide_labels import Labels
 from lowering.engine.x64 import with_x64
-from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, OpError
+from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes, OpError
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
-from lowering.values import LoDArray, SelectedRows, TensorArray, Wide, exact
+from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
+
+_RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
 
 
 class Runner:
@@ -86,6 +89,7 @@ class Runner:
         self.growing = growing
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
+        self.followed = Followed()
         self.fed = FedRows()  # a caller may say what the row counts of its inputs are
         self.after_op = after_op
         self.watch = watch
@@ -141,19 +145,18 @@ class Runner:
         return self._run_op(op, env) if self.platform == "cpu" else in_full_precision(self._run_op, op, env)
 
     def _run_op(self, op: OpView, env: Env) -> dict[str, Any]:
+        sizes = self.followed.of(op.input_names(), env)
         try:
             results = self._results(get_op(op.type), op, env)
-        except Need as needed:
+        except NeedsSizes as needed:
             needed.asked_by(op)
             raise
-        except LoweringError:
-            raise
-        except Exception as error:
-            message = op_error_message(op, env, error)
-            if any(map(follows_rows, map(env.get, op.input_names()))):
-                # Rows that do not match may be due to padding alone; without padding the error is the program's own.
-                raise NeedsExact(message).asked_by(op) from error
-            raise OpError(message) from error
+        except Exception as error:  # while sizes are known, numbers that follow them are as well
+            if sizes:
+                raise refused_numbers(op, sizes, f"failed on numbers that follow them: {error}") from error
+            self._fail(op, env, error)
+        if sizes or self.followed.labels:
+            self.followed.note(op, sizes, [n for n, v in results.items() if type(v) is not RowCounts], env)
         if self.program.newer:
             results = {name: in_declared_rank(self.program, op, name, value, env) for name, value in results.items()}
         if self.interpret:
@@ -161,6 +164,17 @@ class Runner:
         if self.after_op is not None:
             self.after_op(op, results)
         return results
+
+    def _fail(self, op: OpView, env: Env, error: Exception) -> NoReturn:
+        if isinstance(error, Need):
+            raise error.asked_by(op)
+        if isinstance(error, LoweringError):
+            raise error
+        message = op_error_message(op, env, error)
+        if any(map(follows_rows, map(env.get, op.input_names()))):
+            # Rows that do not match may be due to padding alone; without padding the error is the program's own.
+            raise NeedsExact(message).asked_by(op) from error
+        raise OpError(message) from error
 
     def _results(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
         if not self.ample or definition.roomy is None:
@@ -181,10 +195,7 @@ class Runner:
     def _dispatch(self, definition: OpDef, op: OpView, env: Env) -> dict[str, Any]:
         values = gather(definition, op, env, self.program)
         if definition.kind in ("block", "host"):
-            if Wide in map(type, env.values()) and not (self.growing and op.type == "while"):
-                outside = [env.get(name) for name in uses(self.program, op)]
-                if any(map(is_wide, outside)):
-                    raise refused(op, outside, "runs ops on them")
+            self._refuse_room(op, env)
             return self._run_raw(definition, op, values, env)
         if definition.updates and op.block_idx != 0:
             raise OpError(
@@ -204,12 +215,27 @@ class Runner:
             return scatter(definition, op, self._run_wide(definition, op, values, run, env, key))
         results = counted(definition, run, values)
         if results is None:
+            values = unsized(definition, values, wide=False)
             given = aligned(definition, op, values, self)
             results = self._with_sizes(run, given) if given is values else regrown(values, run(given))
         named = scatter(definition, op, results if op.block_idx == 0 else each(results, plain))
         if op.computes_gradients and self.widest:
             check_gradients_of_wide(op, named, env)
         return named
+
+    def _refuse_room(self, op: OpView, env: Env) -> None:
+        """Raise NeedsSizes if an op that runs others would read values with room, or numbers that follow sizes."""
+        if not {Wide, RowCounts}.isdisjoint(map(type, env.values())) or self.followed.labels:
+            names = list(uses(self.program, op))
+            outside, sizes = [env.get(name) for name in names], self.followed.of(names, env)
+            if any(map(is_wide, outside)) and not self._takes_room(op):
+                raise refused(op, outside, "runs ops on them")
+            if sizes:
+                raise refused_numbers(op, sizes, "runs ops on numbers that follow them")
+
+    def _takes_room(self, op: OpView) -> bool:
+        """Whether an op that runs others can give them values with room."""
+        return self.growing and (op.type == "while" or (op.type in _RECURRENCES and not self.interpret))
 
     def _with_sizes(self, run: Any, values: SlotValues) -> SlotValues:
         """Results of a plain op; what it computes of symbolic sizes stays known."""
@@ -230,10 +256,11 @@ class Runner:
         if "key" in definition.special:
             run = partial(run, key=placed(key, flat(values)))
         self.widest = True
+        values = unsized(definition, values, wide=True)
         results = run_wide(definition, op, values, run, env, partial(self.fed.expect_some, op))
         if any(isinstance(v, SelectedRows) for v in flat(results)):
             self.scattered |= {axis.label for v in flat(values) if is_wide(v) for axis in v.axes}
-        return results
+        return results if op.block_idx == 0 else each(results, plain)
 
     def _run_raw(self, definition: OpDef, op: OpView, values: SlotValues, env: Env) -> dict[str, Any]:
         """Block and host ops receive raw values; a rule that returns None has written ``ctx.env`` itself."""
@@ -321,33 +348,6 @@ class Runner:
 def number_of(name: str) -> int:
     """A number derived from a name."""
     return zlib.crc32(name.encode())
-
-
-def in_declared_rank(program: ProgramView, op: OpView, name: str, value: Any, env: Mapping[str, Any]) -> Any:
-    """A single number in a program of Paddle 2 as [] or [1], whichever its variable declares.
-
-    Fluid's ops return [1]; since Paddle 2.5 the same ops return a scalar, and nothing marks the difference.
-    What a host op counts may be undeclared, since Paddle infers no shape for it: it is returned unchanged, and so is
-    what is computed from it.
-    """
-    if getattr(value, "ndim", 2) > 1 or getattr(value, "size", 0) != 1:
-        return value
-    var = program.find_var(op.block_idx, name)
-    if var is None or var.type != LOD_TENSOR:
-        return value
-    scalar = program.has_scalars and var.shape == ()
-    if scalar and (get_op(op.type).kind == "host" or any(_undeclared(program, op, n, env) for n in op.input_names())):
-        return value
-    dims = () if scalar else (1,)
-    if value.shape == dims or not isinstance(value, (jax.Array, np.ndarray)):
-        return value
-    return symbols.same(value.reshape(dims), value)
-
-
-def _undeclared(program: ProgramView, op: OpView, name: str, env: Mapping[str, Any]) -> bool:
-    """Whether a value has a dim though its variable is declared a scalar."""
-    var = program.find_var(op.block_idx, name)
-    return var is not None and var.type == LOD_TENSOR and var.shape == () and getattr(env.get(name), "ndim", 0) == 1
 
 
 def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) -> Env:

@@ -18,15 +18,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.random_bits import Placed
 from lowering.engine.wide_labels import count_of, root
-from lowering.engine.wide_moves import closed_up, parted, turned
+from lowering.engine.wide_moves import closed_up, mask, parted, refilled, turned
 from lowering.engine.wide_rules import GATHERING, RULES
+from lowering.engine.wide_sizes import SIZES
 from lowering.errors import Need, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
@@ -127,6 +127,8 @@ def run_wide(
 
 
 def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, some: Any) -> SlotValues:
+    if op.type in SIZES:
+        return SIZES[op.type](values)
     call = _called(definition, op, values)
     axes = RULES[op.type](call)
     if axes is None:
@@ -270,17 +272,6 @@ def ended(value: Any) -> Any:
     return _zeroed(value.data, value, {a.label: count for a, count in zip(value.axes, value.counts, strict=True)})
 
 
-def places(shape: Sequence[int], axis: Axis) -> np.ndarray:
-    """int32, broadcastable to ``shape``: the position along the axis of each element."""
-    at = np.arange(shape[axis.dim], dtype=np.int32) // axis.inner % axis.room
-    return at.reshape((-1,) + (1,) * (len(shape) - axis.dim - 1))
-
-
-def mask(shape: Sequence[int], axis: Axis, count: Array) -> Array:
-    """bool, broadcastable to ``shape``: True at used positions."""
-    return places(shape, axis) < count
-
-
 def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterable[Any]) -> None:
     """Raise NeedsSizes if a step would leave wide state, or selected rows with meaningless entries."""
     wide = {root(axis.label) for value in state if isinstance(value, Wide) for axis in value.axes}
@@ -319,7 +310,7 @@ def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> S
         results = each(results, lambda v: _shared(v, call.share, counts))
     if call.joined:
         results = each(results, partial(closed_up, *call.joined, counts=counts))
-    return each(results, _refilled) if call.refilled else results
+    return each(results, refilled) if call.refilled else results
 
 
 def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
@@ -331,16 +322,3 @@ def _shared(value: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> An
         count = jnp.maximum(counts[axis.label], 1)
         data = data * (np.asarray(axis.room, data.dtype) / count.astype(data.dtype))
     return replace(value, data=data) if isinstance(value, Wide) else data
-
-
-def _refilled(value: Any) -> Any:
-    """Copies of the first position at the unused ones."""
-    if not isinstance(value, Wide):
-        return value
-    data = value.data
-    for axis, count in zip(value.axes, value.counts, strict=True):
-        first = places(data.shape, axis)
-        at = np.arange(data.shape[axis.dim], dtype=np.int32) - first.reshape(-1) * axis.inner
-        copies = jax.lax.stop_gradient(jnp.take(data, at, axis=axis.dim))
-        data = jnp.where(mask(data.shape, axis, count), data, copies)
-    return replace(value, data=data)

@@ -55,6 +55,17 @@ def _argument(fill: Fill) -> Rule:
     return rule
 
 
+def _reversed(call: Call) -> Found:
+    """What is used, moved to where the room ends, is in front when all is reversed."""
+    x, dims = call.shape("X"), {int(axis) % len(call.shape("X")) for axis in call.attr("axis")}
+    along = [axis for axis in call.axes("X") if axis.dim in dims]
+    if len(along) > 1 or not all(whole(axis, x) for axis in along):
+        return None
+    for axis in along:
+        call.ended["X"] = axis
+    return {"*": call.axes("X")}
+
+
 def _argsort(call: Call) -> Found:
     along = int(call.attr("axis")) % len(call.shape("X"))
     lying = _lying(call, along, lowest if call.attr("descending") else unordered)
@@ -84,6 +95,7 @@ def _last_of_largest(dtype: Any) -> Any:
 
 ALONG: dict[str, Rule] = {
     "cumsum": _cumsum,
+    "reverse": _reversed,
     "arg_max": _argument(lowest),
     "arg_min": _argument(highest),
     "argsort": _argsort,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.values import Array, Axis
+from lowering.values import Array, Axis, Wide
 
 Counts = Mapping[Any, Array]  # label -> the number of used positions
 
@@ -57,3 +57,27 @@ def _in_room(at: Array, axes: Sequence[Axis], counts: Counts) -> Array:
         outer, place = jnp.divmod(rest, counts[axis.label].astype(at.dtype))
         at = (outer * np.asarray(axis.room, at.dtype) + place) * np.asarray(axis.inner, at.dtype) + inside
     return at
+
+
+def places(shape: Sequence[int], axis: Axis) -> np.ndarray:
+    """int32, broadcastable to ``shape``: the position along the axis of each element."""
+    at = np.arange(shape[axis.dim], dtype=np.int32) // axis.inner % axis.room
+    return at.reshape((-1,) + (1,) * (len(shape) - axis.dim - 1))
+
+
+def mask(shape: Sequence[int], axis: Axis, count: Array) -> Array:
+    """bool, broadcastable to ``shape``: True at used positions."""
+    return places(shape, axis) < count
+
+
+def refilled(value: Any) -> Any:
+    """Copies of the first position at the unused ones."""
+    if not isinstance(value, Wide):
+        return value
+    data = value.data
+    for axis, count in zip(value.axes, value.counts, strict=True):
+        first = places(data.shape, axis)
+        at = np.arange(data.shape[axis.dim], dtype=np.int32) - first.reshape(-1) * axis.inner
+        copies = jax.lax.stop_gradient(jnp.take(data, at, axis=axis.dim))
+        data = jnp.where(mask(data.shape, axis, count), data, copies)
+    return replace(value, data=data)

@@ -7,10 +7,11 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
+from lowering.engine.counts import RowSize, sizes_of
 from lowering.engine.wide_labels import grown, root
 from lowering.engine.wide_moves import places_in_room
 from lowering.program import GRAD
-from lowering.values import Axis
+from lowering.values import Axis, RowCounts, is_concrete
 
 if TYPE_CHECKING:
     from lowering.engine.wide import Call
@@ -86,10 +87,8 @@ def _transpose(call: Call) -> Found:
 
 def _reshape(call: Call) -> Found:
     """A dim that contains all positions, and nothing else in between, keeps them all."""
-    if not call.only("X") or call.each("Shape") or call.each("ShapeTensor"):
-        return None
-    x, wanted = call.shape("X"), [int(n) for n in call.attr("shape")]
-    if any(n == 0 and i >= len(x) for i, n in enumerate(wanted)):
+    x, wanted = call.shape("X"), _wanted(call)
+    if not call.only("X") or wanted is None or any(n == 0 and i >= len(x) for i, n in enumerate(wanted)):
         return None
     shape = [x[i] if n == 0 else n for i, n in enumerate(wanted)]
     if -1 in shape:
@@ -97,8 +96,20 @@ def _reshape(call: Call) -> Found:
         if not rest or prod(x) % rest:
             return None
         shape[shape.index(-1)] = prod(x) // rest
-    follows = {i for i, n in enumerate(wanted) if n in (0, -1)}
-    return _relaid(call, x, shape, follows)
+    sized = {i: n for i, n in enumerate(wanted) if isinstance(n, RowSize)}
+    found = _relaid(call, x, shape, {i for i, n in enumerate(wanted) if n in (0, -1)} | sized.keys())
+    same = found is not None and all(Axis(i, int(n), n.label) in found["*"] for i, n in sized.items())
+    return found if same else None
+
+
+def _wanted(call: Call) -> list[int] | None:
+    """The shape that is given; None if it is known only to the run, but for the sizes of wide dims."""
+    given = call.each("ShapeTensor") or call.each("Shape")
+    if not given:
+        return [int(n) for n in call.attr("shape")]
+    if not all(isinstance(v, RowCounts) or is_concrete(v) for v in given):
+        return None
+    return [n for v in given for n in (sizes_of(v) if isinstance(v, RowCounts) else v.reshape(-1).tolist())]
 
 
 def _relaid(call: Call, x: Sequence[int], shape: Sequence[int], follows: set[int]) -> Found:
@@ -148,7 +159,12 @@ def _unsqueeze(call: Call) -> Found:
 
 
 def _slice(call: Call) -> Found:
-    """Along other axes; or the first or last positions, or all but one, of what is fed and has as many."""
+    """Along other axes; or the first or last positions, or all but one, of what is fed and has as many.
+
+    What is cut to the size of a wide dim need not be wide itself.
+    """
+    if not call.axes("Input"):
+        return {"*": ()}
     computed = any(call.each(slot) for slot in call.values if slot.startswith(("Starts", "Ends")))
     if computed or not call.only("Input", "Out" + GRAD):
         return None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.values import Array, Meta, Wide
+from lowering.engine.counts import SlotValues
+from lowering.engine.wide_labels import Grown, root
+from lowering.errors import NeedsSizes
+from lowering.values import Array, Counted, Meta, RowCounts, Wide
 
 if TYPE_CHECKING:
     from lowering.registry import Check
@@ -40,3 +43,28 @@ def sized(check: Check, values: Mapping[str, Any]) -> dict[str, Any]:
         return Meta(used_shape(value), value.dtype) if slot in asked else value.data
 
     return {s: [one(v, s) for v in value] if isinstance(value, list) else one(value, s) for s, value in values.items()}
+
+
+def shape_of(value: Wide) -> RowCounts:
+    """int32 [rank]: the used shape, as numbers that follow the sizes of its wide axes.
+
+    Raises NeedsSizes if a dim is the product of several.
+    """
+    base = [int(n) for n in value.shape]
+    found: dict[Hashable, tuple[Array, Counted, list[int]]] = {}
+    for axis, count in zip(value.axes, value.counts, strict=True):
+        label, by = root(axis.label), axis.label.by if isinstance(axis.label, Grown) else 0
+        each = value.shape[axis.dim] // axis.room
+        rates: list[int] = [0] * len(base)
+        number, counted, rates = found.setdefault(label, (count - np.int32(by), Counted(axis.room - by, label), rates))
+        rates[axis.dim], base[axis.dim] = each, each * by
+    if len({axis.dim for axis in value.axes}) < len(value.axes):
+        needed = NeedsSizes("a dim that is the product of several")
+        needed.labels = frozenset(found)
+        raise needed
+    numbers, counts, rates_of = zip(*found.values(), strict=True)
+    return RowCounts(numbers, counts, tuple(map(tuple, rates_of)), tuple(base), (len(base),), np.dtype(np.int32))
+
+
+# Ops that tell sizes of their input, and read nothing else of it.
+SIZES: dict[str, Callable[[SlotValues], SlotValues]] = {"shape": lambda values: {"Out": shape_of(values["Input"])}}

@@ -18,7 +18,7 @@ import numpy as np
 from lowering.errors import CarryChanges, NeedsExact
 from lowering.ragged.rows import stretch
 from lowering.symbols import number
-from lowering.values import Array, LoDArray, SelectedRows, TensorArray
+from lowering.values import Array, LoDArray, SelectedRows, TensorArray, Wide
 
 
 def known(value: Any) -> np.ndarray | None:
@@ -62,8 +62,8 @@ def zeros(template: Any) -> Any:
 
 def zero_gradient(value: Any) -> Any:
     """A gradient of zeros for ``value``: its rows and LoD, integers included."""
-    if isinstance(value, LoDArray):
-        return value.with_data(jnp.zeros(value.shape, value.dtype))
+    if isinstance(value, LoDArray | Wide):
+        return replace(value, data=jnp.zeros(value.shape, value.dtype))
     if isinstance(value, TensorArray):
         if not value.stacked:
             return TensorArray(tuple(None if v is None else zero_gradient(v) for v in value.items or ()))

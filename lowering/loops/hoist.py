@@ -26,7 +26,7 @@ from lowering.loops.contractions import Contraction, contractions, over_rows
 from lowering.loops.facts import Affine
 from lowering.loops.saves import Reread
 from lowering.program import EMPTY, BlockView, OpView
-from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, data_of
+from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, Wide, data_of
 
 # Rows of one product when the number of steps is only known at run time.
 _ROWS = 512
@@ -138,7 +138,7 @@ def stacks_of(scopes: StepScopes, found: Mapping[str, Any], env: Mapping[str, An
 
 def _rows(one: Hoisted, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
     values = [env.get(one.op.inputs[slot][0]) for slot in (*one.rule.reads, one.rule.source)]
-    if any(v is None or isinstance(v, SelectedRows | TensorArray) for v in values):
+    if any(v is None or isinstance(v, SelectedRows | TensorArray | Wide) for v in values):
         return None
     capacities = {v.capacity for v in values[:-1] if isinstance(v, LoDArray)}
     if len(capacities) > 1:

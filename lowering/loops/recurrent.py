@@ -5,8 +5,8 @@ gradients of ``ex_state``, so the one left by step t + 1 is part of the gradient
 parameters are summed. As for ``while``, weight gradients are products of the rows of all steps where that pays off,
 and large values that are cheap to compute are recomputed.
 
-Invariants: rows are exact, and all inputs have the same number of steps. Inputs are not residuals: the gradient's scan
-reads the same row of them.
+Invariants: rows are exact, and all inputs have the same number of steps, which the run may decide (``wide_steps``).
+Inputs are not residuals: the gradient's scan reads the same row of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import numpy as np
 
 from lowering.engine.checks import over_steps
 from lowering.engine.context import Context
-from lowering.engine.dataflow import all_writes
+from lowering.engine.dataflow import all_writes, uses
+from lowering.engine.wide import bare, is_wide, widened
 from lowering.errors import LoweringError, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import zero_gradient
@@ -32,6 +33,7 @@ from lowering.loops.remake import find_makers
 from lowering.loops.save_plan import gradient_blocks, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
+from lowering.loops.wide_steps import WideSteps, counted_scan, plain_only
 from lowering.program import EMPTY, GRAD, BlockView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
 
@@ -75,7 +77,13 @@ def _plain(value: Any, name: str, ctx: Context) -> Any:
         if value.padded:
             raise NeedsExact("op recurrent is not declared for padded rows")
         return value.data
-    return jnp.asarray(value)
+    return jnp.asarray(plain_only(ctx.op, name, value))
+
+
+def _wide(rec: Recurrence) -> WideSteps:
+    env = rec.ctx.env
+    read = map(env.get, uses(rec.ctx.runner.program, rec.ctx.op))
+    return WideSteps.over(rec.ctx.op, {n: env.get(n) for n in rec.inputs}, read)
 
 
 def run_recurrent(ctx: Context) -> None:
@@ -87,14 +95,15 @@ def run_recurrent(ctx: Context) -> None:
         plan.final = [n for n in plan.final if n not in rec.inputs]
     recorder = Recorder(plan, _facts(rec))
     outputs = [n for n in ctx.op.outputs.get("outputs") or () if n != EMPTY]
-    xs = {n: _plain(env.get(n), n, ctx) for n in rec.inputs}
+    wide = _wide(rec)
+    xs = {n: _plain(bare(env.get(n)), n, ctx) for n in rec.inputs}
     init = {ex: _plain(env.get(first), first, ctx) for first, ex, _ in rec.links}
 
     length = _length(xs, ctx)
     steps: list[Env] = []
 
     def step(memory: Env, row: tuple[Any, Env]) -> tuple[Env, tuple[Env, Env, Env]]:
-        inner = {**env, **row[1], **memory}
+        inner = {**env, **{n: wide.row(n, v) for n, v in row[1].items()}, **memory}
         with collected(ctx.runner, row[0]) as flags:
             kept = recorder.run(ctx.runner, rec.block.ops, inner)
         if _by_steps(ctx, length):
@@ -103,11 +112,12 @@ def run_recurrent(ctx: Context) -> None:
             pass_on(ctx.runner, as_arrays(flags))
             kept, flags = {}, {}
         after = {ex: _plain(inner[state], state, ctx) for _, ex, state in rec.links}
-        return after, ({n: _plain(inner[n], n, ctx) for n in outputs}, kept, as_arrays(flags))
+        left = {n: _plain(wide.leave(n, inner[n]), n, ctx) for n in outputs}
+        return after, (left, kept, as_arrays(flags))
 
     turns = jnp.arange(length, dtype=jnp.int32)
-    _, (ys, kept, flags) = _scan(ctx, step, as_arrays(init), (turns, xs), length, rec.reverse)
-    env.update(ys)
+    _, (ys, kept, flags) = _scan(ctx, step, as_arrays(init), (turns, xs), length, rec.reverse, wide.count)
+    env.update({n: wide.stacked(n, v) for n, v in ys.items()})
     pass_on(ctx.runner, {n: over_steps(flag) for n, flag in flags.items()})
     scopes = (ctx.op.outputs.get("step_scopes") or (None,))[0]
     if scopes is not None:
@@ -129,8 +139,21 @@ def _by_steps(ctx: Context, length: int) -> bool:
     return ctx.runner.interpret and length > 0
 
 
-def _scan(ctx: Context, step: Callable[[Any, Any], tuple[Any, Any]], state: Any, xs: Any, length: int, back: bool):
-    """``lax.scan``; step by step in interpret mode, where each op runs on its own and its values are known."""
+def _scan(
+    ctx: Context,
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    xs: Any,
+    length: int,
+    back: bool,
+    count: Any = None,
+) -> tuple[Any, Any]:
+    """``lax.scan``; step by step in interpret mode, where each op runs on its own and its values are known.
+
+    ``count`` is the number of steps that are taken, if not all.
+    """
+    if count is not None:
+        return counted_scan(step, state, xs, count, length, back=back)
     if not _by_steps(ctx, length):
         return jax.lax.scan(step, state, xs, length=length, reverse=back)
     rows: list[Any] = [None] * length
@@ -164,12 +187,13 @@ def run_recurrent_grad(ctx: Context) -> None:
     """Run op recurrent_grad: changes ``ctx.env``."""
     rec, env, op, scopes = make_recurrence(ctx), ctx.env, ctx.op, _recorded(ctx)
     forward = ctx.runner.program.blocks[rec.block.forward_idx]
-    xs = {n: _plain(env[n], n, ctx) for n in rec.inputs}
+    wide = _wide(rec)
+    xs = {n: _plain(bare(env[n]), n, ctx) for n in rec.inputs}
     outs = list(op.inputs.get("outputs") or ())
     given = zip(outs, op.inputs.get("outputs" + GRAD) or (), strict=True)
-    d_outs = {o + GRAD: _plain(env[g], g, ctx) for o, g in given if g in env}
+    d_outs = {o + GRAD: _plain(wide.gradients(o + GRAD, env[g], env.get(o)), g, ctx) for o, g in given if g in env}
     params = _pairs(op, "parameters")
-    totals = {n: zero_gradient(env[n]) for n, _ in params}
+    totals = {n: zero_gradient(bare(env[n])) for n, _ in params}
     memory = {ex: zero_gradient(_plain(env[first], first, ctx)) for first, ex, _ in rec.links}
     wanted = [n for n, _ in _pairs(op, "inputs")]
     hidden = set(rec.block.vars) | set(forward.vars)
@@ -181,7 +205,7 @@ def run_recurrent_grad(ctx: Context) -> None:
     def step(carry: tuple[Env, Env], row: tuple[Env, Env, Any]) -> tuple[tuple[Env, Env], tuple[Env, Env]]:
         memory, totals = carry
         rows, grads, saved = row
-        inner = {**outer, **rows, **grads}
+        inner = {**outer, **{n: wide.row(n, v) for n, v in (*rows.items(), *grads.items())}}
         found = restore({**saved, **scopes.extra} if apart is None else apart[saved], inner, rewound, ctx.runner)
         inner.update(found)
         stacks = stacks_of(scopes, found, inner) if hoist.taken else {}
@@ -192,15 +216,21 @@ def run_recurrent_grad(ctx: Context) -> None:
         ctx.runner.run_ops(hoist.ops, inner)
         kept = hoist.collect(ctx.runner, inner, stacks)
         after = {ex: _dense(inner.get(ex + GRAD), memory[ex]) for ex in memory}
-        totals = {n: arrays.add_values(v, _dense(inner.get(n + GRAD), None)) for n, v in totals.items()}
-        return (after, totals), ({n: _dense(inner.get(n + GRAD), rows[n]) for n in wanted}, kept)
+
+        def found_of(name: str, like: Any) -> Any:
+            return _dense(wide.like(name, inner.get(name + GRAD), inner.get(name)), like)
+
+        totals = {n: arrays.add_values(v, found_of(n, None)) for n, v in totals.items()}
+        return (after, totals), ({n: found_of(n, rows[n]) for n in wanted}, kept)
 
     start, length = as_arrays((memory, totals)), _length(xs, ctx)
     turns = (xs, d_outs, scopes.saved if apart is None else np.arange(length))
-    (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse)
+    (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse, wide.count)
     totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
     gathered = {n: env.get(g) for n, g in params if isinstance(totals[n], TensorArray)}  # by the ops after this one
     totals |= {n: arrays.add_values(totals[n], v) for n, v in gathered.items()}
+    d_xs = {n: wide.stacked(n, v, backward=True) for n, v in d_xs.items()}
+    totals = {n: widened(v, env[n].axes, wide.counts) if is_wide(env[n]) else v for n, v in totals.items()}
     first = {first: memory[ex] for first, ex, _ in rec.links}
     for slot, found in (("inputs", d_xs), ("parameters", totals), ("initial_states", first)):
         env.update({gradient: found[n] for n, gradient in _pairs(op, slot)})

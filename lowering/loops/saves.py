@@ -9,7 +9,7 @@ another name (``Same``).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from lowering.loops.facts import Affine, Again, Facts
 from lowering.loops.remake import Choice, Remade, remake
 from lowering.loops.save_plan import BEFORE, SavePlan
 from lowering.program import OpView
-from lowering.values import LoDArray, StepScopes, TensorArray
+from lowering.values import LoDArray, StepScopes, TensorArray, Wide
 
 
 @jax.tree_util.register_pytree_node_class
@@ -85,8 +85,8 @@ class Same:
 
 
 def _hollow(value: Any) -> Any:
-    if isinstance(value, LoDArray):
-        return value.with_data(Hollow(value.shape, value.dtype))
+    if isinstance(value, LoDArray | Wide):
+        return replace(value, data=Hollow(value.shape, value.dtype))
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return Hollow(value.shape, value.dtype)
     return value
@@ -95,8 +95,8 @@ def _hollow(value: Any) -> Any:
 def _filled(value: Any) -> Any:
     if isinstance(value, Hollow):
         return jnp.zeros(value.shape, value.dtype)
-    if isinstance(value, LoDArray) and isinstance(value.data, Hollow):
-        return value.with_data(_filled(value.data))
+    if isinstance(value, LoDArray | Wide) and isinstance(value.data, Hollow):
+        return replace(value, data=_filled(value.data))
     return value
 
 

@@ -287,6 +287,12 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bn", "n b", axis=0, reverse=True, exclusive=True),
         _shaped("", "b n", flatten=True),
     ),
+    "reverse": (
+        _shaped("bnm", "b n m", axis=[1]),
+        _shaped("bn", "n b 2", axis=[0, 2]),
+        _shaped("b", "b n*m", axis=[1]),
+        _shaped("", "n m", axis=[0, 1]),
+    ),
     **dict.fromkeys(
         ["arg_max", "arg_min"],
         (

@@ -7,6 +7,7 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine.checks import Demand
+from lowering.engine.counts import with_rows
 from lowering.ops.sequence import shapes
 from lowering.ops.shared import ints
 from lowering.ragged.rows import (
@@ -23,7 +24,7 @@ from lowering.ragged.rows import (
     static_longest,
     take,
 )
-from lowering.registry import MASKED, WISE, op
+from lowering.registry import MASKED, WISE, Sizes, op
 from lowering.symbols import number
 from lowering.values import Array, Axis, LoDArray, Meta, Wide, concrete, is_concrete
 
@@ -102,10 +103,10 @@ def _(x: Meta, d_out: LoDArray):
 
 
 @op(out="Y", rows=WISE, lod=None, diff="", infer=shapes.sequence_mask)
-def sequence_mask(x, max_len_tensor=None, *, maxlen: int = -1, out_dtype: int):
+def sequence_mask(x, max_len_tensor: Sizes = None, *, maxlen: int = -1, out_dtype: int):
     """Y[..., j] = 1 where j < X[...], else 0, for j below ``maxlen`` (default the largest X)."""
     if max_len_tensor is not None:
         (maxlen,) = ints(max_len_tensor, "MaxLenTensor of sequence_mask")
     elif maxlen <= 0:
         maxlen = int(concrete(x, "the longest length of sequence_mask").max())
-    return (row_numbers(maxlen) < x[..., None]).astype(to_numpy(out_dtype))
+    return with_rows((row_numbers(maxlen) < x[..., None]).astype(to_numpy(out_dtype)), [*x.shape, maxlen])

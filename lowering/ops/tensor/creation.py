@@ -20,7 +20,7 @@ from lowering.ops.shared import concrete_scalar, declared_shape, full, into_decl
 from lowering.program import VarInfo
 from lowering.ragged.rows import sequence_count
 from lowering.registry import MASKED, WISE, Float64s, Long, Longs, Scalars, Sizes, Wise, op
-from lowering.values import LoDArray, Meta, RowCounts, TensorArray
+from lowering.values import Counted, LoDArray, Meta, RowCounts, TensorArray
 
 
 def _scalar(text: str, dtype: np.dtype):
@@ -179,7 +179,8 @@ def size(input: Meta):
     """Out[1] = the number of elements of Input, int64."""
     if input.nrows is None:
         return symbols.tensor([prod(input.shape)], np.int64)
-    return RowCounts(input.nrows, input.shape[0], (prod(input.shape[1:]),), (0,), (1,), np.dtype(np.int64))
+    rows, each = Counted(input.shape[0]), prod(input.shape[1:])
+    return RowCounts((input.nrows,), (rows,), ((each,),), (0,), (1,), np.dtype(np.int64))
 
 
 def _vector_of_start(op, var_of):

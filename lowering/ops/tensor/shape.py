@@ -368,7 +368,7 @@ def _expand(x: LoDArray, expand_times, tensor, tensors):
     times = shape_from(expand_times, tensor, tensors, "expand: the repetitions")
     out = jnp.tile(x.data, times)
     if any(isinstance(t, RowSize) for t in times):
-        if x.padded or x.capacity != 1:
+        if x.padded or any(n != 1 for n, t in zip(x.shape, times, strict=True) if isinstance(t, RowSize)):
             raise NeedsExact("expand repeats rows as often as another value has rows")
         return with_rows(out, times)
     if x.padded and times[0] != 1:
@@ -402,7 +402,7 @@ def _(x: Meta, d_out: LoDArray, expand_times: Sizes = None, expand_times_tensor:
     if x.nrows is not None and times[0] != 1:
         raise NeedsExact("expand repeats padded rows")
     grad = _folded(d_out.data, x.shape, times)
-    return grad if isinstance(times[0], RowSize) else keep_rows(d_out, grad)
+    return grad if any(isinstance(t, RowSize) for t in times) else keep_rows(d_out, grad)
 
 
 def _times(x, target):

@@ -79,13 +79,16 @@ def _cut(x, axes, starts, ends, decrease_axis):
     return _squeezed(x, decrease_axis)
 
 
-def _counted_rows(axes, starts, ends, decrease_axis, length: int) -> list[RowSize]:
-    """How many rows a slice takes of ``length`` where a count of rows ends it; [] where none does."""
-    counts = [(a, s, e) for a, s, e in zip(axes, starts, ends, strict=True) if isinstance(e, RowSize)]
-    kept = [found for found in counts if found[0] not in decrease_axis]
-    if any(axis or not isinstance(start, int) or start < 0 for axis, start, _ in kept):
-        raise NeedsExact("slice up to a row count, but not of rows from a fixed one on")
-    return [end.within(min(start, length), length) for _, start, end in kept]
+def _counted(axes, starts, ends, decrease_axis, shape) -> list[int]:
+    """The dims of a slice: those that a count ends are ``RowSize``, others are not looked into."""
+    dims = list(shape)
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        if not isinstance(end, RowSize) or axis in decrease_axis:
+            continue
+        if (axis and end.label is None) or not isinstance(start, int) or start < 0:
+            raise NeedsExact("slice up to a row count, but not of rows from a fixed one on")
+        dims[axis] = end.within(min(start, shape[axis]), shape[axis])
+    return [n for axis, n in enumerate(dims) if axis not in decrease_axis]
 
 
 def _squeezed(x, axes):
@@ -173,8 +176,8 @@ def slice_(
         return _array_part(input, first[0], last[0], bool(decrease_axis))
     _check_rows(input, axes)
     data = input.data if isinstance(input, LoDArray) else input
-    rows = _counted_rows(axes, first, last, decrease_axis, data.shape[0]) if data.ndim else []
-    return with_rows(_cut(data, axes, first, last, list(decrease_axis)), rows)
+    dims = _counted(axes, first, last, decrease_axis, data.shape)
+    return with_rows(_cut(data, axes, first, last, list(decrease_axis)), dims)
 
 
 @slice_.fits
