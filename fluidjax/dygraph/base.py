@@ -281,7 +281,8 @@ def grad(
         no_grad_vars: variables treated as constants.
         backward_strategy: affects the order of summation only.
 
-    Raises EnforceNotMet if an input is not reached and `allow_unused` is False, or if an output has no gradient.
+    Raises EnforceNotMet if an input is not reached and `allow_unused` is False, if an output has no gradient, or if an
+    input has stop_gradient True or is one of `no_grad_vars`.
     """
     roots, wanted = _as_list(outputs, "outputs"), _as_list(inputs, "inputs")
     flags = {"create_graph": create_graph, "allow_unused": allow_unused, "only_inputs": only_inputs}
@@ -302,6 +303,7 @@ def grad(
                     "set stop_gradient=False on the inputs before computing it",
                 )
             )
+    _check_inputs(wanted, constants)
     tracer = current_tracer()
     retain = create_graph if retain_graph is None else retain_graph
     found = tracer.gradients(roots, wanted, starts, retain=retain, create=create_graph, constants=constants)
@@ -316,6 +318,15 @@ def grad(
             )
         )
     return found
+
+
+def _check_inputs(inputs: Sequence[VarBase], constants: Sequence[VarBase]) -> None:
+    """Raise EnforceNotMet for an input that can have no gradient, whether or not the outputs depend on it."""
+    for var in [v for v in inputs if v.stop_gradient or any(v is constant for constant in constants)]:
+        expected = "inputs whose stop_gradient is False, and which are not among no_grad_vars"
+        received = "stop_gradient True" if var.stop_gradient else "one of no_grad_vars"
+        remedy = "leave it out of inputs or of no_grad_vars, and set stop_gradient=False before computing the outputs"
+        raise EnforceNotMet(explain(f"grad: input {var.name} has no gradient", expected, received, remedy))
 
 
 def _constants(given: Any) -> list[VarBase]:

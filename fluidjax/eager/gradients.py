@@ -61,6 +61,12 @@ class Gradients:
             held._declared = held._spec  # what it reports meanwhile
         held._value, held._place = grad, None
 
+    def _keeps_gradient(self: Any) -> bool:
+        """Whether backward passes leave the gradient as it is: it is stopped, or its variable is."""
+        held = self._grad
+        decides = self if held is None or held.__class__ is Value else held
+        return decides._stop_gradient is not False
+
     def _gradient_value(self: Any) -> Value | None:
         held = self._grad
         grad: Value | None = held if held is None or held.__class__ is Value else held._value

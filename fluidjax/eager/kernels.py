@@ -216,7 +216,7 @@ class Kernel:
         env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
         runner = Runner(self._runner.program, key=key, interpret=True, platform=default_device().platform)
         results = runner.run_op(self.view, env)
-        return tuple([results.get(name) for names in self.view.outputs.values() for name in names])
+        return tuple([exact(results.get(name)) for names in self.view.outputs.values() for name in names])
 
     def _values(self, flat: Sequence[Any]) -> dict[str, Any]:
         by_slot = _named(self.ins, flat)
@@ -288,8 +288,7 @@ class Kernel:
             taken = [places.get(id(var), -1) for var in inner.outvars]
             if taken and min(taken) >= 0:
                 return tuple(taken)
-        if self.direct:
-            self.first.add(avals, traced)
+        self.first.add(avals, traced)
         return tuple(None if out is None else spec_of(out) for out in outs)
 
     def _check_fits(self, specs: tuple[Spec, ...]) -> None:
@@ -340,7 +339,8 @@ class Kernel:
 
     @cached_property
     def _constant(self) -> tuple[Any, ...]:
-        return self._rule(())
+        found = self.first.run(())
+        return self._rule(()) if found is None else found
 
 
 # Ops with side effects, and feed and fetch.

@@ -107,7 +107,7 @@ class Known(NamedTuple):
             last, inputs, parents = node.order, node.inputs, node.parents
             for i, at, k in edges:
                 place = parents[i]
-                if inputs[i]._stop_gradient is not False:
+                if inputs[i]._keeps_gradient():
                     return None
                 if place is None:
                     if at >= 0 or not _is_leaf(leaves, k, inputs[i]):
@@ -244,7 +244,7 @@ class _Visited:
         if place is UNWANTED:
             return []
         self.where.setdefault(key_of(var, place), (n, i))
-        self.stopped = self.stopped or var._stop_gradient is not False
+        self.stopped = self.stopped or var._keeps_gradient()
         if place is None:
             return [(i, -1, self._leaves.setdefault(id(var), len(self._leaves)))]
         at, k = self.outer(place)

@@ -276,7 +276,7 @@ class Pass:
             mark = id(node)
             grads = [self._settle((mark, k)) for k in range(len(node.specs))]
             for var, place, grad in node.gradients(self.engine, grads):
-                if var._stop_gradient is False or self.leading is not None:
+                if self.leading is not None or not var._keeps_gradient():
                     self._add(var, place, grad)
                 else:
                     self._block(var, place)
@@ -312,9 +312,10 @@ class Pass:
             heapq.heappush(self.queue, (-node.order, node))
 
     def _block(self, var: Any, place: Place) -> None:
-        """As Fluid does at a variable that was stopped after ops had read it: what it was computed from gets zeros."""
-        if (place is not None or var._gradient_value() is None) and key_of(var, place) not in self.parts:
-            self._add(var, place, fresh_zeros(var._spec))
+        """At a variable stopped after ops had read it: its gradient, or zeros, stays and is passed on, as in Fluid."""
+        held = var._gradient_value()
+        if (place is not None or held is None) and key_of(var, place) not in self.parts:
+            self._add(var, place, fresh_zeros(var._spec) if held is None else held)
 
     def _settle(self, key: Any) -> Any:
         parts = self.parts.pop(key, None)

@@ -436,6 +436,40 @@ def test_untrained_parameters_get_gradients_and_no_updates() -> None:
     same(net.weight.numpy(), before)
 
 
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_stopped_gradient_keeps_its_numbers(steps: int) -> None:
+    x = leaf([1.0, 2.0])
+    for k in range(steps):  # later ones repeat known passes
+        layers.reduce_sum(x * 3.0).backward()
+        same(x.gradient(), [3, 3])
+        grad = x._grad_ivar()
+        grad.stop_gradient = True
+        layers.reduce_sum(x * 5.0).backward()
+        same(grad.numpy(), [3, 3])
+        x.clear_gradient()
+        layers.reduce_sum(x * 7.0).backward()
+        same(x.gradient(), [0, 0])
+        grad.stop_gradient = False
+        layers.reduce_sum(x * (k + 9.0)).backward()
+        same(x.gradient(), [k + 9.0] * 2)
+
+
+@pytest.mark.parametrize("which", ["gradient", "variable"])
+def test_what_comes_before_a_stopped_gradient_gets_that_one(which: str) -> None:
+    x = leaf([1.0, 2.0])
+    y = x * 2.0
+    layers.reduce_sum(y * 3.0).backward(retain_graph=True)
+    (y._grad_ivar() if which == "gradient" else y).stop_gradient = True
+    loss = layers.reduce_sum(y * 5.0)
+    if which == "variable":  # nothing is recorded of y * 5.0 any more
+        y.stop_gradient = False
+        loss = layers.reduce_sum(y * 5.0)
+        y.stop_gradient = True
+    loss.backward()
+    same(x.gradient(), [6, 6])
+    same(y.gradient(), [3, 3])
+
+
 def test_a_stopped_parameter_is_left_alone() -> None:
     net = dg.Linear(2, 2)
     net.weight.stop_gradient = True
@@ -543,6 +577,16 @@ def test_grad_of_intermediates_and_starts() -> None:
     same(g.numpy(), [4, 80])
     (g,) = dg.grad(y, x, no_grad_vars=[h], allow_unused=True)
     assert g is None
+
+
+def test_grad_refuses_inputs_that_have_no_gradient() -> None:
+    x, z = leaf([1.0, 2.0]), const([3.0, 4.0])
+    y = x * z
+    for inputs in (z, [x, z], const([5.0])):
+        with pytest.raises(fluid.core.EnforceNotMet, match="stop_gradient True"):
+            dg.grad(y, inputs, allow_unused=True, retain_graph=True)
+    with pytest.raises(fluid.core.EnforceNotMet, match="received: one of no_grad_vars"):
+        dg.grad(y, x, no_grad_vars=[x], allow_unused=True)
 
 
 def test_grad_says_what_it_does_not_reach() -> None:

@@ -107,10 +107,18 @@ def _select(eqn: Equation) -> Function | None:
 
 
 def _reduce_precision(eqn: Equation) -> Function | None:
-    """The identity for numbers without excess bits; the primitive only prevents XLA from fusing operations."""
-    info = np.finfo(eqn.dtype)
-    enough = eqn.params["exponent_bits"] >= info.nexp and eqn.params["mantissa_bits"] >= info.nmant
-    return _identity if enough else None
+    """The identity for numbers without excess bits (it only prevents XLA from fusing operations), or float32's bits."""
+    info, bits = np.finfo(eqn.dtype), (eqn.params["exponent_bits"], eqn.params["mantissa_bits"])
+    if bits[0] >= info.nexp and bits[1] >= info.nmant:
+        return _identity
+    single = np.finfo(np.float32)
+    return _as_single if eqn.dtype == np.float64 and bits == (single.nexp, single.nmant) else None
+
+
+def _as_single(x: Any) -> Any:
+    """Rounded to float32; XLA makes zeros of numbers that are subnormal there."""
+    found = x.astype(np.float32).astype(np.float64)
+    return np.where(np.abs(found) < np.finfo(np.float32).tiny, np.copysign(0.0, x), found)
 
 
 def _numbers(function: Function) -> Make:
@@ -142,7 +150,8 @@ _ON_ANY: dict[str, Callable[..., Any]] = {
     "optimization_barrier": _identities, "stop_gradient": _identity, "xor": np.bitwise_xor,
 }  # fmt: skip
 _BORROWED = (
-    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp exp2 expm1 log log1p logistic rsqrt sin sinh tan tanh"
+    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf erf_inv erfc exp exp2 expm1 lgamma log log1p "
+    "logistic rsqrt sin sinh tan tanh"
 )
 
 PRIMITIVES: dict[str, Make] = {

@@ -122,9 +122,12 @@ class Evaluator:
 
     def _add_equation(self, eqn: Any, slots: Slots) -> None:
         name, reads = eqn.primitive.name, [self._slot(var, slots) for var in eqn.invars]
-        if name in _CALLS:
-            closed = next(eqn.params[name] for name in _INNER if name in eqn.params)
-            gives = self._add(closed, dict(zip(_opened(closed)[0].invars, reads, strict=True)))
+        if name == "platform_index":
+            slots[eqn.outvars[0]] = self._constant(np.asarray(_branch_here(eqn), np.int32))
+            return
+        closed, taken = self._called(eqn, reads)
+        if closed is not None:
+            gives = self._add(closed, dict(zip(_opened(closed)[0].invars, taken, strict=True)))
             slots.update(zip(eqn.outvars, gives, strict=True))
             return
         if name == "add" and _zero(eqn.invars[1]):
@@ -136,6 +139,18 @@ class Evaluator:
         writes = tuple([self._place(var, slots) for var in eqn.outvars])
         given = writes if eqn.primitive.multiple_results else writes[0]
         self._steps.append(Step(name, shapes, function, tuple(reads), given))
+
+    def _called(self, eqn: Any, reads: list[int]) -> tuple[Any, list[int]]:
+        """The jaxpr that an equation calls, and the positions of its inputs; None if it calls none, or one of several.
+
+        Of branches for platforms, it is that of this one.
+        """
+        if eqn.primitive.name in _CALLS:
+            return next(eqn.params[name] for name in _INNER if name in eqn.params), reads
+        if eqn.primitive.name == "cond" and (which := dict(self._constants).get(reads[0])) is not None:
+            branches = eqn.params["branches"]
+            return branches[min(max(int(which), 0), len(branches) - 1)], reads[1:]
+        return None, reads
 
     def _call(self, name: str, eqn: Equation) -> Function:
         make = TABLE.get(name)
@@ -156,6 +171,11 @@ class Evaluator:
 def _opened(closed: Any) -> tuple[Any, Sequence[Any]]:
     """The jaxpr itself, and its constants. (The classes of jaxprs are in ``jax.extend``, which imports Pallas.)"""
     return (closed.jaxpr, closed.consts) if hasattr(closed, "jaxpr") else (closed, ())
+
+
+def _branch_here(eqn: Any) -> int:
+    """The branch for CPUs, where alone anything runs on NumPy (see ``runs.wanted``)."""
+    return next(k for k, names in enumerate(eqn.params["platforms"]) if names is None or "cpu" in names)
 
 
 def _literal(var: Any) -> bool:

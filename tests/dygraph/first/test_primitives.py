@@ -69,7 +69,8 @@ CLOSE: dict[str, Callable[..., Any]] = {
     "acos": lax.acos, "acosh": lax.acosh, "asin": lax.asin, "asinh": lax.asinh, "atan": lax.atan, "atanh": lax.atanh,
     "cbrt": lax.cbrt, "cos": lax.cos, "cosh": lax.cosh, "exp": lax.exp, "exp2": lax.exp2, "expm1": lax.expm1,
     "log": lax.log, "log1p": lax.log1p, "logistic": lax.logistic, "rsqrt": lax.rsqrt, "sin": lax.sin, "sinh": lax.sinh,
-    "tan": lax.tan, "tanh": lax.tanh, "power": lambda x: lax.integer_pow(x, -3),
+    "tan": lax.tan, "tanh": lax.tanh, "power": lambda x: lax.integer_pow(x, -3), "erf": lax.erf, "erfc": lax.erfc,
+    "erf_inv": lax.erf_inv, "lgamma": lax.lgamma, "digamma": lax.digamma,
 }  # fmt: skip
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": lax.add, "sub": lax.sub, "mul": lax.mul, "div": lax.div, "rem": lax.rem, "max": lax.max, "min": lax.min,
@@ -134,6 +135,8 @@ def test_integers_become_others() -> None:
     agree(lambda x: [x.astype(t) for t in ("int8", "uint8", "int32", "uint32", "bool", "float32", "float64")], x)
     agree(lambda x: lax.bitcast_convert_type(x, jnp.float32), np.array([1, 2**30], "int32"))
     agree(lambda x: lax.reduce_precision(x, 8, 23) * 3, np.array(EDGES, "float32"))
+    tiny = float(np.finfo("float32").tiny)
+    agree(lambda x: lax.reduce_precision(x, 8, 23), np.array([*EDGES, 0.1, 1 / 3, 1e39, tiny, -tiny / 2, 3.4e38]))
 
 
 MATRIX = np.arange(12, dtype="float32").reshape(3, 4) - 5.5
@@ -265,6 +268,8 @@ def test_loops_and_branches() -> None:
     agree(lambda x: lax.while_loop(lambda s: s[0] < x.shape[0], lambda s: (s[0] + 1, s[1] + x[s[0]]), (0, x[0])), x)
     for which in (-1, 0, 1, 7):
         agree(lambda i, x: lax.switch(i, [lambda x: x, lambda x: -x, lambda x: x * 2], x), np.int32(which), x)
+    agree(lambda x: lax.platform_dependent(x, cpu=lambda x: x * 2, default=lax.cumlogsumexp), x)
+    agree(lambda x: lax.platform_dependent(x, tpu=lambda x: x * 2, default=lambda x: x * 3), x)
     relu = jax.nn.relu
     agree(lambda x: [relu(x), relu(-relu(-x)), jax.grad(lambda y: (relu(y) * relu(y)).sum())(x)], x)
     agree(lambda x: jax.checkpoint(lambda y: y * y)(x), x)

@@ -88,6 +88,14 @@ SAME = {
     "softmax_grad": ({}, ("Out", "Out@GRAD"), ("X@GRAD",), [(7, 9), (7, 9)]),
     "tanh_grad": ({}, ("Out", "Out@GRAD"), ("X@GRAD",), [(7, 9), (7, 9)]),
     "layer_norm": ({}, ("X", "Scale", "Bias"), ("Y", "Mean", "Variance"), [(7, 40), (40,), (40,)]),
+    "gelu": ({}, ("X",), ("Out",), [(7, 40)]),
+    "conv2d": ({}, ("Input", "Filter"), ("Output",), [(4, 1, 8, 16), (16, 1, 3, 16)]),
+    "conv2d_grad": (
+        {},
+        ("Input", "Filter", "Output@GRAD"),
+        ("Input@GRAD", "Filter@GRAD"),
+        [(4, 1, 8, 16), (16, 1, 3, 16), (4, 16, 6, 1)],
+    ),
     "momentum": (
         {"mu": 0.9},
         ("Param", "Grad", "Velocity", "LearningRate"),
@@ -117,6 +125,16 @@ def test_numpy_rounds_where_xla_rounds(type: str) -> None:
     for found, wanted in zip(kernel.run(arrays), kernel.jitted(*arrays), strict=False):
         assert type_of(found) is np.ndarray
         np.testing.assert_array_equal(found, np.asarray(wanted))
+
+
+@in_x64
+def test_the_gradient_of_gelu_differs_from_xla_in_the_last_bit_at_most() -> None:
+    arrays = [numbers(7, 40), numbers(7, 40)]
+    kernel = Kernel("gelu_grad", {}, ("X", "Out@GRAD"), ("X@GRAD",), (True,))
+    kernel.infer(tuple(map(spec_of, arrays)))
+    (found,), (wanted,) = kernel.run(arrays), kernel.jitted(*arrays)
+    assert type_of(found) is np.ndarray
+    np.testing.assert_allclose(found, np.asarray(wanted), rtol=0, atol=2.5e-7)  # of terms up to 4
 
 
 @in_x64
@@ -176,3 +194,26 @@ def test_results_share_no_memory() -> None:
     ):
         for result in kernel.run([given]):
             assert not np.shares_memory(result, x)
+
+
+def test_constants_compile_nothing(compiled: Callable[[], int]) -> None:
+    with dg.guard():
+        found = layers.eye(3, dtype="float32"), layers.range(0, 5, 2, "int64"), layers.ones([2], "float64")
+        for var, expected in zip(found, (np.eye(3, dtype="float32"), [0, 2, 4], [1, 1]), strict=True):
+            np.testing.assert_array_equal(var.numpy(), expected)
+        assert found[0].numpy().dtype == np.float32
+    assert compiled() == 0
+
+
+def test_rows_chosen_by_a_mask_are_arrays_like_others(compiled: Callable[[], int]) -> None:
+    with dg.guard():
+        for count in (3, 5):
+            mask, x = np.arange(8) < count, numbers(8, 3)
+            given = dg.to_variable(x)
+            given.stop_gradient = False
+            chosen = layers.gather_nd(given, layers.where(dg.to_variable(mask)))
+            layers.reduce_sum(chosen).backward()
+            np.testing.assert_array_equal(chosen.numpy(), x[mask])
+            np.testing.assert_array_equal(given.gradient(), np.repeat(mask.astype("float32"), 3).reshape(8, 3))
+            assert chosen._spec.plain
+    assert compiled() == 0
