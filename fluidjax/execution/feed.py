@@ -129,7 +129,8 @@ class Feeder:
         self.tight = self.padded = False
         self._lock = threading.Lock()
         self._room: dict[str, int] = {}
-        self._accepted: dict[str, tuple[np.dtype | None, tuple[int, ...]]] = {}
+        self._last: dict[str, tuple[int, ...]] = {}
+        self._accepted: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}  # what needs no look, as no dim of it changes
 
     @property
     def visit(self) -> Visit | None:
@@ -228,16 +229,17 @@ class Feeder:
         data = checked(var, fed)
         if type(data) is not np.ndarray or not self._padding:
             return data
-        before = self._accepted.get(var.name)
+        before = self._last.get(var.name)
         if before is None:
             self._dims.expect(var.name, var.shape, data.shape)
         else:
-            self._dims.see(var.name, before[1], data.shape)
+            self._dims.see(var.name, before, data.shape)
+        self._last[var.name] = data.shape
         labels = self._dims.of(var.name, data.ndim)
-        # Dims that change are looked at each time; the rest of the next shape is the same as this one's.
-        self._accepted[var.name] = (None if labels else data.dtype), data.shape
         if not labels:
+            self._accepted[var.name] = data.dtype, data.shape
             return data
+        self._accepted.pop(var.name, None)
         self.padded = True
         return Dense(data, labels)
 

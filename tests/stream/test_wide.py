@@ -109,6 +109,18 @@ def test_a_stream_of_histories_compiles_a_few_times(rng: np.random.Generator) ->
     assert train(history, feeds).compilations <= 8
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_batch_larger_than_all_room_gets_more(dtype: str, rng: np.random.Generator) -> None:
+    """Also in the second look at it: the first one only found that nothing was compiled for its room."""
+
+    def summed() -> Sequence[Any]:
+        x = fluid.data("x", [None, None, D], dtype)
+        return [layers.mean(layers.fc(layers.reduce_sum(x, dim=1), 1))]
+
+    feeds = [{"x": rng.normal(size=(B, n, D)).astype(dtype)} for n in (9, 7, 41, 42, 43, 44, 45)]
+    assert train(summed, feeds).compilations <= 3
+
+
 # --- an encoder and a decoder with attention, both lengths of their own ----------------------------------------------
 
 
