@@ -156,7 +156,7 @@ class CarryChanges(NeedsExact):
 class NeedsSizes(Need):
     """Not an error: this op cannot run with spare room along some axes.
 
-    The executor then compiles for the exact sizes that ``labels`` denote (see ``lowering.engine.wide``).
+    The executor then compiles for the exact sizes that ``labels`` denote (see ``lowering.wide``).
     """
 
     labels: frozenset[Any] = frozenset()

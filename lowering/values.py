@@ -94,7 +94,7 @@ class Axis(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Wide:
-    """A dense array with spare room along some axes (see ``lowering.engine.wide``).
+    """A dense array with spare room along some axes (see ``lowering.wide``).
 
     Attributes:
         data: the contents of unused positions are finite where all else is, and meaningless.

@@ -16,8 +16,8 @@ from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.tiers import Tiers, clock
 from lowering.engine.plan import Segment
-from lowering.engine.widen import widened
 from lowering.program import ProgramView
+from lowering.wide.widen import widened
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Compilations:
         state: a reference to the state that the last run left, if any of its tensors is still held.
         causes: what forced the compilations.
         capacities: the size of each loop's buffers; enlarging one discards what was compiled.
-        widened: indices of the ops that ``lowering.engine.widen`` names.
+        widened: indices of the ops that ``lowering.wide.widen`` names.
         wide: whether other ``sequence_pad`` ops, too, may make more room than they need.
         growing: whether loops may leave room in what they make longer.
         tiers: how much room batches of changing sizes get.

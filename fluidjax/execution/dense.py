@@ -1,7 +1,7 @@
 """Dims of dense feeds that change from batch to batch: declared so or found by watching, and given room for more.
 
 The first dim is the batch, and compiled for exactly. Another dim that was seen to change gets a label; dims that have
-been equally large in every batch share one, and a program may pair them (see ``lowering.engine.wide``).
+been equally large in every batch share one, and a program may pair them (see ``lowering.wide``).
 
 A dim that is declared to be of any size is taken to change before it is seen to, so that the first executable already
 serves what comes after the first batch. That is a guess: if the program needs one such dim exactly, none has room

@@ -31,9 +31,9 @@ from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.tiers import Sizes, Visit
 from lowering.engine.plan import Plan, make_plan
-from lowering.engine.wide_labels import Carried
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.values import LoDArray
+from lowering.wide.labels import Carried
 
 # A loop that overflows this many doublings is not going to end.
 _MAX_DOUBLINGS = 30

@@ -17,9 +17,9 @@ from lowering.engine.counts import plain
 from lowering.engine.either import Either, NeedsOneForm
 from lowering.engine.runner import Runner, number_of
 from lowering.engine.updates import UpdateRunner
-from lowering.engine.wide import check_left
 from lowering.errors import NeedsExact
 from lowering.program import OpView, ProgramView
+from lowering.wide.calls import check_left
 
 
 class NeedsInputs(Exception):

@@ -28,12 +28,12 @@ from lowering.engine.dataflow import definitions, needs
 from lowering.engine.plan import Plan, make_plan
 from lowering.engine.runner import Runner
 from lowering.engine.validate import validate
-from lowering.engine.wide import check_left, ended
-from lowering.engine.widen import widened
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
+from lowering.wide.calls import check_left, ended
+from lowering.wide.widen import widened
 
 Parameters = dict[str, Any]
 

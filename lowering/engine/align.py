@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax.numpy as jnp
 
 from lowering.engine.counts import SlotValues, each, flat
-from lowering.engine.wide_labels import Grown
 from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
 from lowering.values import Array, Axis, LoDArray, Wide, is_concrete, is_padded
+from lowering.wide.labels import Grown
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner

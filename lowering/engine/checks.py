@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.wide_sizes import sized
 from lowering.errors import InvalidArgumentError
 from lowering.program import OpView
 from lowering.registry import Check, OpDef, Slot
 from lowering.values import Array, LoDArray, Meta, Wide, data_of, is_padded, lod_of
+from lowering.wide.sizes import sized
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.wide_labels import grown
-from lowering.engine.wide_moves import refilled
 from lowering.errors import NeedsExact
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, Counted, LoDArray, RowCounts, Wide, fill_padding, is_concrete, is_padded
+from lowering.wide.labels import grown
+from lowering.wide.moves import refilled
 
 # Numbers at which an op that is linear in its counts is evaluated: two define the line of each, the third verifies it.
 _PROBES = (7, 12, 100_003)

@@ -30,13 +30,13 @@ from lowering.engine.precision import in_full_precision
 from lowering.engine.random_bits import fold_in, seed_key
 from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
 from lowering.engine.single_wide import run_with_room
-from lowering.engine.wide import check_gradients_of_wide, is_wide, placed, refused, run_wide
-from lowering.engine.wide_labels import Labels
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes, OpError
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
+from lowering.wide.calls import check_gradients_of_wide, is_wide, placed, refused, run_wide
+from lowering.wide.labels import Labels
 
 _RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
 

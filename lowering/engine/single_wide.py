@@ -16,12 +16,12 @@ import numpy as np
 
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.single import CompiledOp
-from lowering.engine.wide import is_wide
-from lowering.engine.wide_rules import RULES
 from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import OpDef, Slot
 from lowering.values import Axis, LoDArray, Wide, data_of, exact
+from lowering.wide.calls import is_wide
+from lowering.wide.rules import RULES
 
 # The least room: smaller sizes, as of beams and of first steps, share one kernel.
 LEAST = 8

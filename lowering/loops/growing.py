@@ -1,7 +1,7 @@
 """Loops whose values become longer in each step: caches of attention, what was generated so far.
 
 Such a value is carried with room for all steps, as a ``Wide`` value whose count is carried beside it. Ops inside take
-it by the rules for dims that vary from batch to batch (``lowering.engine.wide``), and those that join others to the
+it by the rules for dims that vary from batch to batch (``lowering.wide``), and those that join others to the
 used positions count them. Which values grow, along which axes and by how much, a first step on the values from before
 the loop tells; every step then has to grow them by as much, or the loop cannot be run in this way.
 """
@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.wide_labels import Carried, Grown, grown
 from lowering.errors import CarryChanges
 from lowering.loops.carried import abstract
 from lowering.loops.tracing import trace
 from lowering.values import Axis, Wide
+from lowering.wide.labels import Carried, Grown, grown
 
 Env = dict[str, Any]
 Step = Callable[[Env, Any], tuple[Env, Env, Env]]

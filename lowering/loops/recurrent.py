@@ -23,7 +23,6 @@ import numpy as np
 from lowering.engine.checks import over_steps
 from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes, uses
-from lowering.engine.wide import bare, is_wide, widened
 from lowering.errors import LoweringError, NeedsExact
 from lowering.loops import arrays
 from lowering.loops.carried import zero_gradient
@@ -36,6 +35,7 @@ from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
 from lowering.loops.wide_steps import WideSteps, counted_scan, plain_only
 from lowering.program import EMPTY, GRAD, BlockView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
+from lowering.wide.calls import bare, is_wide, widened
 
 
 @dataclass

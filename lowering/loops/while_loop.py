@@ -21,7 +21,6 @@ from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
 from lowering.engine.dataflow import uses
 from lowering.engine.runner import Runner
-from lowering.engine.wide import is_wide, refused
 from lowering.errors import CarryChanges, LoweringError, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known, same_structure, scalar, stacked_template, zeros
@@ -33,6 +32,7 @@ from lowering.loops.saves import Recorder
 from lowering.loops.settling import settled
 from lowering.program import BlockView
 from lowering.values import StepScopes, TensorArray, is_padded
+from lowering.wide.calls import is_wide, refused
 
 Env = dict[str, Any]
 # The capacity in steps of the first attempt at a loop without a known bound.

@@ -1,4 +1,4 @@
-"""Steps over a dim with room for more, and values with room inside of them (see ``lowering.engine.wide``).
+"""Steps over a dim with room for more, and values with room inside of them (see ``lowering.wide``).
 
 A recurrence over a wide dim takes as many steps as positions are used: what it stacks is zero at the others. A row of
 a wide value has the axes of its other dims, and so has what the steps stack of wide values.
@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.engine.wide import bare, ended, is_wide, refused, widened
-from lowering.engine.wide_moves import refilled
 from lowering.loops.arrays import fixed_element
 from lowering.loops.carried import abstract, stacked_template, zeros
 from lowering.loops.tracing import trace
 from lowering.program import OpView
 from lowering.values import Array, Axis, Wide
+from lowering.wide.calls import bare, ended, is_wide, refused, widened
+from lowering.wide.moves import refilled
 
 Env = dict[str, Any]
 Axes = tuple[Axis, ...]

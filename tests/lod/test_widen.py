@@ -10,7 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.framework import program_view
-from lowering.engine.widen import widened
+from lowering.wide.widen import widened
 
 from .conftest import ragged, train
 

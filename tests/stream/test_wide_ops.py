@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from lowering.engine.runner import Runner
-from lowering.engine.wide_rules import RULES
 from lowering.errors import NeedsSizes
 from lowering.values import Axis, Wide, taken
+from lowering.wide.rules import RULES
 from tests.golden.backend import to_lowering
 from tests.golden.oprunner import judged_outputs
 from tests.golden.recordings import DATA, OpCase, op_cases

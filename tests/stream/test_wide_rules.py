@@ -16,11 +16,11 @@ from fluidjax.testing.run import Bound, bind, no_grad, read_gradients
 from lowering.dtypes import is_float
 from lowering.engine.align import FedRows
 from lowering.engine.runner import Runner
-from lowering.engine.wide_labels import count_of
-from lowering.engine.wide_rules import RULES
 from lowering.errors import NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.values import Axis, LoDArray, Wide, exact
+from lowering.wide.labels import count_of
+from lowering.wide.rules import RULES
 from tests.stream.wide_cases import CASES, Case, Input, reals
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -123,7 +123,7 @@ def test_a_wide_state_is_exact(rng: np.random.Generator) -> None:
 
 def test_a_stream_of_pairs_compiles_a_few_times(rng: np.random.Generator) -> None:
     feeds: list[Feed] = []
-    for n, m in rng.integers(2, 31, (40, 2)).tolist():
+    for n, m in rng.integers(2, 51, (300, 2)).tolist():
         rows = {name: rng.normal(size=(B, k, D)) for name, k in (("x", n), ("y", m))}
         feeds.append({**rows, "length": rng.integers(1, n + 1, B)})
-    assert train(attending, feeds).compilations <= 6
+    assert train(attending, feeds).compilations <= 12

@@ -13,13 +13,13 @@ import numpy as np
 from jax import lax
 
 from lowering.engine.checks import Demand
-from lowering.engine.wide_sizes import sizes
 from lowering.errors import Misfit, NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar
 from lowering.program import PADDLE_2
 from lowering.registry import MASKED, WISE, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
+from lowering.wide.sizes import sizes
 
 
 def _column(rows: Any, ndim: int) -> Any:

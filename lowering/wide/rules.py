@@ -1,4 +1,4 @@
-"""For ops whose inputs have spare room, which axes the results have and what the op combines: see ``wide``.
+"""For ops whose inputs have spare room, which axes the results have and what the op combines: see the package.
 
 A rule inspects one call and returns the wide axes of each output slot ("*" for all that are not named); None if the
 op cannot take its inputs wide. Gradient ops need no rules: a gradient has the axes of its forward variable. Only the
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowering.engine.wide_along import ALONG
-from lowering.engine.wide_fills import highest, lowest
-from lowering.engine.wide_shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
-from lowering.engine.wide_windows import WINDOWS
-from lowering.engine.widen import FINITE_PLACES
 from lowering.values import Axis
+from lowering.wide.along import ALONG
+from lowering.wide.fills import highest, lowest
+from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
+from lowering.wide.widen import FINITE_PLACES
+from lowering.wide.windows import WINDOWS
 
 if TYPE_CHECKING:
-    from lowering.engine.wide import Call
+    from lowering.wide.calls import Call
 
 
 # Position by position: results at unused positions are meaningless, but these ops put copies of used ones there.

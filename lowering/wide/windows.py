@@ -1,17 +1,17 @@
-"""For convolutions and pools, which axes the results have: see ``wide_rules``."""
+"""For convolutions and pools, which axes the results have: see ``rules``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lowering.engine.wide_fills import lowest
-from lowering.engine.wide_labels import grown
-from lowering.engine.wide_shapes import Found, Rule, whole
 from lowering.program import GRAD
 from lowering.values import Axis
+from lowering.wide.fills import lowest
+from lowering.wide.labels import grown
+from lowering.wide.shapes import Found, Rule, whole
 
 if TYPE_CHECKING:
-    from lowering.engine.wide import Call
+    from lowering.wide.calls import Call
 
 
 def _pads(call: Call, rank: int) -> list[tuple[int, int]]:

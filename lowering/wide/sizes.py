@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.counts import SlotValues
-from lowering.engine.wide_labels import Grown, root
 from lowering.errors import NeedsSizes
 from lowering.values import Array, Counted, Meta, RowCounts, Wide
+from lowering.wide.labels import Grown, root
 
 if TYPE_CHECKING:
     from lowering.registry import Check

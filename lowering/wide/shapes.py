@@ -1,4 +1,4 @@
-"""For ops that rearrange their input, which axes the results have: see ``wide_rules``."""
+"""For ops that rearrange their input, which axes the results have: see ``rules``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from lowering.engine.counts import RowSize, sizes_of
-from lowering.engine.wide_labels import grown, root
-from lowering.engine.wide_moves import places_in_room
 from lowering.program import GRAD
 from lowering.values import Axis, RowCounts, is_concrete
+from lowering.wide.labels import grown, root
+from lowering.wide.moves import places_in_room
 
 if TYPE_CHECKING:
-    from lowering.engine.wide import Call
+    from lowering.wide.calls import Call
 
 Found = Mapping[str, Sequence[Axis]] | None
 Rule = Callable[["Call"], Found]

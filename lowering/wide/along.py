@@ -1,4 +1,4 @@
-"""For ops that sum, sort or search along a dim, which axes the results have: see ``wide_rules``.
+"""For ops that sum, sort or search along a dim, which axes the results have: see ``rules``.
 
 Places along the dim are results of some: they are the same with room where the used positions come first, so the dim
 must be those of one axis and nothing else.
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowering.engine.wide_fills import highest, lowest, unordered
-from lowering.engine.wide_shapes import Found, Rule, has_at_least, whole
 from lowering.values import Axis
+from lowering.wide.fills import highest, lowest, unordered
+from lowering.wide.shapes import Found, Rule, has_at_least, whole
 
 if TYPE_CHECKING:
-    from lowering.engine.wide import Call
+    from lowering.wide.calls import Call
 
 Fill = Callable[[Any], Any]  # dtype -> a number
 

@@ -1,15 +1,4 @@
-"""Dims that vary from batch to batch, with spare room: padded lengths, histories, sizes of graphs.
-
-A ``Wide`` value has axes of which only the first positions are used; the run knows how many. Ops run on the array:
-
-- an op that works position by position runs unchanged: its results at unused positions are meaningless;
-- one that combines positions (a sum, a matrix product, a softmax) first gets its neutral element at the unused ones;
-- a gradient op gets zeros there in the gradients that it reads; its forward inputs are those its forward op had.
-
-So the only invariant is that unused positions are finite where all others are, and copies of what is. An op's rule
-(``wide_rules``) tells which axes its results have, and what it combines; an op without a rule, or whose rule refuses,
-gets the true sizes, and is compiled for each size.
-"""
+"""An op on values with spare room: what its inputs hold there, and what becomes of its results."""
 
 from __future__ import annotations
 
@@ -23,14 +12,14 @@ import numpy as np
 
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.random_bits import Placed
-from lowering.engine.wide_labels import count_of, root
-from lowering.engine.wide_moves import closed_up, mask, parted, refilled, turned
-from lowering.engine.wide_rules import GATHERING, RULES
-from lowering.engine.wide_sizes import SIZES
 from lowering.errors import Need, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, LoDArray, SelectedRows, Wide, data_of, is_padded
+from lowering.wide.labels import count_of, root
+from lowering.wide.moves import closed_up, mask, parted, refilled, turned
+from lowering.wide.rules import GATHERING, RULES
+from lowering.wide.sizes import SIZES
 
 Run = Callable[[SlotValues], SlotValues]
 Axes = tuple[Axis, ...]

@@ -1,0 +1,17 @@
+"""Dims that vary from batch to batch, with spare room: padded lengths, histories, sizes of graphs.
+
+A ``Wide`` value has axes of which only the first positions are used; the run knows how many. Ops run on the array:
+
+- an op that works position by position runs unchanged: its results at unused positions are meaningless;
+- one that combines positions (a sum, a matrix product, a softmax) first gets its neutral element at the unused ones;
+- a gradient op gets zeros there in the gradients that it reads; its forward inputs are those its forward op had.
+
+So the only invariant is that unused positions are finite where all others are, and copies of what is. An op's rule
+(``rules``) tells which axes its results have, and what it combines; an op without a rule, or whose rule refuses,
+gets the true sizes, and is compiled for each size.
+
+``calls`` runs an op so; ``labels`` say which axes use the same number of positions; ``shapes``, ``along`` and
+``windows`` are the rules of ops that rearrange, combine or slide; ``fills`` are neutral elements; ``moves`` close gaps
+up; ``sizes`` answer those who ask for sizes; ``widen`` finds padded batches of sequences that may be wider than their
+longest.
+"""
