@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
+import fluidjax.paddle as paddle
 from fluidjax.export import ExportError, to_jax
 from fluidjax.export.files import Model
 
@@ -106,10 +107,20 @@ def test_files_of_such_a_list(tmp_path, to):
     assert Model(tmp_path / "m", None, None).write(str(tmp_path / to), to)
 
 
+def test_such_a_list_is_turned_round():
+    """From its last step on; what is not used follows, as zeros."""
+    joined, _ = filled_by_a_loop(fluid.data("bound", [1]), stacked=True)
+    turned = fluid.layers.reverse(joined, axis=1)
+    function, parameters = to_jax(fluid.default_main_program(), ["x", "bound"], [joined, turned])
+    found, back = function(parameters, [ROWS, np.full(1, 40, "float32")])
+    np.testing.assert_array_equal(back[:, :3], found[:, 2::-1])
+    assert not np.any(back[:, 3:])
+
+
 def test_what_does_not_leave_positions_alone_says_so():
     """An op without a rule for spare room along an axis is named."""
     joined, _ = filled_by_a_loop(fluid.data("bound", [1]), stacked=True)
-    out = fluid.layers.reverse(joined, axis=1)
+    out = paddle.roll(joined, 1, dims=1)
     function, parameters = to_jax(fluid.default_main_program(), ["x", "bound"], [out])
-    with pytest.raises(ExportError, match="op reverse"):
+    with pytest.raises(ExportError, match="op roll"):
         function(parameters, [ROWS, np.ones(1, "float32")])
