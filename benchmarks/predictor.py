@@ -2,8 +2,9 @@
 
 The fixed cost is that of a small network (13 numbers, two layers of 64 and 10): microseconds of CPU time of a call, the
 smallest median of rounds that take the three kinds of call in turn. Throughput is that of a network of eight layers of
-512 units at 64 rows, XLA on one thread a call: calls a second in 1, 2 and 4 threads with a clone each, the best of as
-many rounds. The outputs of all threads are compared with those of one, bit for bit.
+512 units at 64 rows: calls a second in 1, 2 and 4 threads with a clone each, the best of as many rounds, the process
+held to as many cores as it has threads, so that one call cannot spread over two. The outputs of all threads are
+compared with those of one, bit for bit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +127,24 @@ def throughput(predictor: PaddlePredictor, x: np.ndarray, threads: int, expected
     return sum(counts) / took, 1e3 * spent / sum(counts)
 
 
+@contextmanager
+def held_to(count: int) -> Iterator[None]:
+    """All threads of this process, XLA's too, on ``count`` of its cores (Linux alone)."""
+    cores = sorted(os.sched_getaffinity(0))
+    hold(cores[:count])
+    try:
+        yield
+    finally:
+        hold(cores)
+
+
+def hold(cores: list[int]) -> None:
+    """All threads of this process on these cores."""
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):  # a thread that has ended
+            os.sched_setaffinity(int(task.name), cores)
+
+
 def threads(folder: str, rounds: int = 3) -> dict[int, tuple[float, float]]:
     """The throughput of 1, 2 and 4 threads, measured in turn."""
     x = np.random.default_rng(0).standard_normal((64, 512)).astype("float32")
@@ -134,7 +154,8 @@ def threads(folder: str, rounds: int = 3) -> dict[int, tuple[float, float]]:
     found: dict[int, list[tuple[float, float]]] = {1: [], 2: [], 4: []}
     for _ in range(rounds):
         for count, results in found.items():
-            results.append(throughput(predictor, x, count, expected))
+            with held_to(count):
+                results.append(throughput(predictor, x, count, expected))
     return {count: max(results) for count, results in found.items()}
 
 
