@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.architecture.test_imports import MODULES
+from tests.architecture.test_imports import MODULES, parsed
 
 
 def _undocumented(body: list[ast.stmt], where: str) -> Iterator[str]:
@@ -28,7 +28,7 @@ def _is_documented_elsewhere(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFun
 def test_what_is_public_has_a_docstring() -> None:
     found = []
     for name, path in MODULES.items():
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         found += [] if ast.get_docstring(tree) else [name]
         found += _undocumented(tree.body, name)
     assert not found

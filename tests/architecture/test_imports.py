@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,16 +99,20 @@ def _at_top(body: list[ast.stmt]) -> Iterator[ast.AST]:
             yield from _at_top(node.body)
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """A module as Python parses it; only who runs these tests waits for that, and once."""
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def graph() -> dict[str, set[str]]:
     """Module -> the modules of this project that importing it imports."""
     found = {}
     for name, path in MODULES.items():
-        top = _at_top(ast.parse(path.read_text()).body)
+        top = _at_top(parsed(path).body)
         found[name] = {i for i in _imports(name, path, top) if i in MODULES and i != name}
     return found
-
-
-GRAPH = graph()
 
 
 def _is_in(name: str, room: str) -> bool:
@@ -125,7 +130,7 @@ def storey(name: str) -> int:
 def test_imports_go_one_way() -> None:
     wrong = {
         (name, target)
-        for name, targets in GRAPH.items()
+        for name, targets in graph().items()
         for target in targets
         if target != "fluidjax" and storey(target) > storey(name)
     }
@@ -134,10 +139,10 @@ def test_imports_go_one_way() -> None:
 
 def test_layers_know_nothing_of_eager_mode() -> None:
     """Not even by way of what they import."""
-    seen = {name for name in GRAPH if storey(name) < storey("fluidjax.optimizer")} - {"fluidjax"}
+    seen = {name for name in graph() if storey(name) < storey("fluidjax.optimizer")} - {"fluidjax"}
     pending = [n for n in seen if not _is_in(n, "lowering")]
     while pending:
-        found = GRAPH[pending.pop()] - seen - {"fluidjax"}
+        found = graph()[pending.pop()] - seen - {"fluidjax"}
         seen |= found
         pending += found
     assert not [n for n in seen if _is_in(n, "fluidjax.eager") or _is_in(n, "fluidjax.dygraph")]
@@ -153,7 +158,7 @@ def _circles() -> list[list[str]]:
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
         stack.append(name)
-        for target in GRAPH[name]:
+        for target in graph()[name]:
             if target not in index:
                 visit(target)
                 low[name] = min(low[name], low[target])
@@ -165,7 +170,7 @@ def _circles() -> list[list[str]]:
             if len(circle) > 1:
                 found.append(sorted(circle))
 
-    for name in GRAPH:
+    for name in graph():
         if name not in index:
             visit(name)
     return found
@@ -178,7 +183,7 @@ def test_there_are_no_circles() -> None:
 def _late() -> list[tuple[str, str]]:
     found = []
     for name, path in MODULES.items():
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in ast.walk(parsed(path)):
             if isinstance(function, ast.FunctionDef):
                 found += [(str(path.relative_to(ROOT)), i) for i in _imports(name, path, ast.walk(function))]
     return found
@@ -192,4 +197,4 @@ def test_imports_inside_functions_have_a_reason() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_folder_says_what_it_holds(package: str) -> None:
     packages = [path for name, path in MODULES.items() if path.name == "__init__.py" and name.startswith(package)]
-    assert [str(p.relative_to(ROOT)) for p in packages if not ast.get_docstring(ast.parse(p.read_text()))] == []
+    assert [str(p.relative_to(ROOT)) for p in packages if not ast.get_docstring(parsed(p))] == []

@@ -66,5 +66,5 @@ finally:
 
 
 def test_a_process_without_what_only_posix_has():
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]

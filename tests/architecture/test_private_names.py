@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.architecture.test_imports import MODULES
+from tests.architecture.test_imports import MODULES, parsed
 
 # Fluid 1.8.5 has them, and hands them on.
 FLUIDS = {
@@ -78,8 +78,6 @@ OUR_FIELDS |= set(
 PYTHONS = set("_replace _attributes _exit _getframe _repr_html_ _repr_pretty_".split())
 PROTOBUFS = set("_serialized_start _serialized_end _options _USE_C_DESCRIPTORS".split())
 
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-
 
 def _private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
@@ -103,7 +101,7 @@ def _taken(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def test_private_names_stay_in_their_module() -> None:
-    assert {taken for tree in TREES.values() for taken in _taken(tree)} == FLUIDS
+    assert {taken for path in MODULES.values() for taken in _taken(parsed(path))} == FLUIDS
 
 
 def _defined(tree: ast.Module) -> set[str]:
@@ -121,7 +119,8 @@ def _defined(tree: ast.Module) -> set[str]:
 
 def test_private_fields_are_used_where_they_are_defined_or_are_of_fluids_classes() -> None:
     used = defaultdict(set)
-    for name, tree in TREES.items():
+    for name, path in MODULES.items():
+        tree = parsed(path)
         defined = _defined(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in defined:

@@ -54,7 +54,7 @@ print('helper', helper.VALUE, helper.fluid is fluid)
 def run(tmp_path, *arguments, **environment):
     command = [sys.executable, "-W", "error", "-m", "fluidjax.command.cli", *arguments]
     env = dict(os.environ, PYTHONPATH=str(ROOT), FLUIDJAX_CACHE_DIR=str(tmp_path / "cache"), **environment)
-    return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900)
 
 
 def test_an_unmodified_script(tmp_path):

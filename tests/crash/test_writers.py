@@ -17,7 +17,7 @@ def killed(tmp_path_factory):
     """The folders that killed writers left, and how many steps each writer has."""
     root = tmp_path_factory.mktemp("killed")
     command = [sys.executable, "-m", "tests.crash.writers", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=900)
     assert done.returncode == 0, done.stderr
     return root, json.loads(done.stdout.splitlines()[-1])
 

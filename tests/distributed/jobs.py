@@ -140,7 +140,7 @@ class Job:
             client.complete()
             client.leave()
             for thread in threads:
-                thread.join(20)
+                thread.join(120)
             assert not any(thread.is_alive() for thread in threads)
 
     def trainer(self) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:

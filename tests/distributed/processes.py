@@ -49,7 +49,7 @@ class Processes:
             environment = os.environ | self.settings | own
             self.running[name] = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
 
-    def end(self, name: str, seconds: float = 60) -> int:
+    def end(self, name: str, seconds: float = 240) -> int:
         """The exit code of a process, which is to end in time."""
         try:
             return self.running[name].wait(seconds)
@@ -70,7 +70,7 @@ class Processes:
         file = self.folder / name
         return [float(line.split()[-1]) for line in file.read_text().splitlines()] if file.exists() else []
 
-    def wait(self, what: Callable[[], bool], seconds: float = 60) -> None:
+    def wait(self, what: Callable[[], bool], seconds: float = 240) -> None:
         """Wait for something to become true."""
         limit = time.monotonic() + seconds
         while not what():

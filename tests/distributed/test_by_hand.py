@@ -62,7 +62,7 @@ def test_a_server_runs_its_block_on_what_clients_send(persistable: bool) -> None
     finally:
         client.complete()
         client.leave()
-        thread.join(20)
+        thread.join(120)
     assert not thread.is_alive()
 
 
@@ -109,7 +109,7 @@ def test_a_federated_server_begins_where_trainers_fetch() -> None:
     finally:
         client.complete()
         client.leave()
-        thread.join(20)
+        thread.join(120)
     assert not thread.is_alive()
 
 
@@ -164,7 +164,7 @@ def _serving(tables: Sequence[np.ndarray]) -> Iterator[dict[str, Any]]:
         client.complete()
         client.leave()
         for thread in threads:
-            thread.join(20)
+            thread.join(120)
 
 
 def _set(**values: np.ndarray) -> fluid.Scope:

@@ -27,7 +27,7 @@ def echo(endpoint: str) -> grpc.Server:
 
 def said(endpoint: str) -> bytes:
     with grpc.insecure_channel(endpoint, options=settings.options(server=False)) as channel:
-        return channel.unary_unary("/echo/Say")(b"word", wait_for_ready=True, timeout=20)
+        return channel.unary_unary("/echo/Say")(b"word", wait_for_ready=True, timeout=120)
 
 
 @pytest.fixture
@@ -83,5 +83,5 @@ def test_a_server_that_comes_late_is_found_soon(endpoint: str) -> None:
         asked = beside.submit(said, endpoint)
         time.sleep(1)
         server = echo(endpoint)
-        assert asked.result(10) == b"word"
+        assert asked.result(120) == b"word"
     server.stop(None).wait()

@@ -99,7 +99,7 @@ def test_an_answer_that_does_not_come(endpoint: str, client: Client, deadline: A
     deadline(20_000)
     assert ask(client, endpoint, 3) == 3
     with pytest.raises(CancelledError):  # the server waits for nobody that has gone
-        server.kept[0].answer.result(20)
+        server.kept[0].answer.result(120)
     client.leave()
     server.listening.stop()
 

@@ -132,7 +132,7 @@ def test_a_job_of_one_worker(monkeypatch, tmp_path, strategy, network, falls):
     worker.save_persistables(exe, str(tmp_path))
     worker.stop_worker()
     client.leave()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive() and not error
     assert (tmp_path / "w1").exists()
     if strategy == "geo":  # the last step went to the server, too

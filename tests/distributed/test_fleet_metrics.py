@@ -209,7 +209,7 @@ def ask(server: KVServer, method: str, path: str, value: bytes | None = None, **
     url = f"http://127.0.0.1:{server.http_server.server_port}{path}"
     request = urllib.request.Request(url, value, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

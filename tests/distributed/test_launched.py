@@ -24,7 +24,7 @@ def launched(folder: Path, mode: str, *fate: str) -> dict[int, float]:
     command = [sys.executable, "-m", "fluidjax", "launch", "--servers", "1", "--workers", "1", "--max-restarts", "1"]
     told = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_server_linger": "0", "OMP_NUM_THREADS": "1"}
     script = ["--log-dir", str(folder), str(SCRIPT), str(folder), mode, str(STEPS), *fate]
-    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=240, check=False, env=told)
+    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=900, check=False, env=told)
     assert done.returncode == 0, done.stderr + "\n".join(p.read_text() for p in folder.glob("*log.*"))
     assert ("was ended by SIGKILL" in done.stderr) == bool(fate), done.stderr
     assert not any(alive(int(line.split()[1])) for line in (folder / "pids").read_text().splitlines())

@@ -119,9 +119,9 @@ def _refused(endpoint: str) -> None:
 def _garbage(endpoint: str) -> None:
     """Bytes that are no HTTP/2 end the connection; a call with bytes that are no message gets an error."""
     host, port = endpoint.split(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with socket.create_connection((host, int(port)), 120) as connection:
         connection.sendall(b"\x00\xff" * 500)
-        connection.settimeout(5)
+        connection.settimeout(120)
         try:
             while connection.recv(4096):
                 pass
@@ -132,7 +132,7 @@ def _garbage(endpoint: str) -> None:
             for method in ("SendVariable", "Attend"):
                 call = channel.unary_unary(f"/{settings.SERVICE}/{method}")
                 with pytest.raises(grpc.RpcError) as error:
-                    call(hostile, timeout=5)
+                    call(hostile, timeout=120)
                 assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -145,7 +145,7 @@ def test_a_token_keeps_strangers_out(flags):
             for token in ([], [("token", "guess")]):
                 for method in ("GetVariable", "Attend"):
                     with pytest.raises(grpc.RpcError, match="token") as error:
-                        channel.unary_unary(f"/{settings.SERVICE}/{method}")(b"FLJX", timeout=5, metadata=token)
+                        channel.unary_unary(f"/{settings.SERVICE}/{method}")(b"FLJX", timeout=120, metadata=token)
                     assert error.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     with job.running():
@@ -183,7 +183,7 @@ def test_with_certificates_nobody_reads_along_and_nobody_without_one_comes_in(fl
     def intrude(step, exe, main):
         with grpc.insecure_channel(job.endpoints[0]) as channel:
             with pytest.raises(grpc.RpcError) as error:
-                channel.unary_unary(f"/{settings.SERVICE}/GetVariable")(b"FLJX", timeout=5)
+                channel.unary_unary(f"/{settings.SERVICE}/GetVariable")(b"FLJX", timeout=120)
             assert error.value.code() == grpc.StatusCode.UNAVAILABLE
 
     try:

@@ -83,6 +83,6 @@ def test_programs_may_run_in_the_scope_that_is_served() -> None:
             target=lambda: found.extend(run(looking, fetch_list=[doubled], scope=job.scopes[endpoint])), daemon=True
         )
         thread.start()
-        thread.join(60)
+        thread.join(240)
         assert not thread.is_alive()
     np.testing.assert_allclose(found[0], np.full(8, -1.0), rtol=1e-6)

@@ -219,7 +219,7 @@ print("over", flush=True)
 
 
 def test_work_beside_a_program_is_told_that_it_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=900, check=True)
     assert done.stdout.split("\n") == ["over", "left off", ""]
 
 

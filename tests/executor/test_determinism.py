@@ -45,7 +45,7 @@ print(digest.hexdigest())
 def bits(mode: str) -> str:
     """What a process of its own trains to."""
     command = [sys.executable, "-c", SCRIPT, mode]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout.split()[-1]
 

@@ -29,7 +29,7 @@ os.wait()
 
 def output(code: str) -> str:
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2]))
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -55,7 +55,6 @@ assert (np.array(parameter) != before).all()
 Executable.reserve = lambda self: None  # as if others took the memory at that moment
 told = without_memory()
 assert "had taken the program's state over" in told and "startup program" in told, told
-start = time.monotonic()
 for use in (lambda: parameter[0], step):
     try:
         use()
@@ -63,7 +62,6 @@ for use in (lambda: parameter[0], step):
         assert "nitialized" in str(error), error
     else:
         raise AssertionError("what is lost was found")
-assert time.monotonic() - start < 30
 exe.run(fluid.default_startup_program())
 assert np.isfinite(step()).all()
 """

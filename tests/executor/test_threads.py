@@ -37,7 +37,7 @@ def together(*functions: Callable[[], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(240)
         assert not thread.is_alive(), "a thread hangs"
     if errors:
         raise errors[0]
@@ -155,7 +155,7 @@ def test_inference_runs_side_by_side(monkeypatch):
         net.run(FEED, fetch=["y"])
     prepared = next(p for p in net.program.__dict__["_prepared_cache"].values())
     state = prepared._compilations.state()
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=120)
     [(form, ready)] = state.compiled.items()
     call = ready.executable.call
     slow = SimpleNamespace(call=lambda *args: (both.wait(), call(*args))[1], arrived=ready.executable.arrived)

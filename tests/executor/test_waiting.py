@@ -31,7 +31,7 @@ def test_a_long_compilation_is_announced_on_a_screen(screen: bool, slow: bool, m
 
     def take_long(self: CompiledOps, *arguments: object) -> object:
         begun = time.monotonic()
-        while slow and screen and not error.getvalue() and time.monotonic() < begun + 60:
+        while slow and screen and not error.getvalue() and time.monotonic() < begun + 240:
             time.sleep(0.001)
         return compiled(self, *arguments)  # type: ignore[arg-type]
 
@@ -51,15 +51,22 @@ def test_a_long_compilation_is_announced_on_a_screen(screen: bool, slow: bool, m
         assert said == ""
 
 
+def until_said(terminal: Terminal, text: str) -> None:
+    """Wait for the thread that says it."""
+    deadline = time.monotonic() + 120
+    while text not in terminal.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
 def test_what_goes_on_inside_of_what_is_said_is_not_said_too(monkeypatch):
     monkeypatch.setattr(waiting, "_PATIENCE", 0.0)
     terminal = Terminal(screen=True)
     monkeypatch.setattr("sys.stderr", terminal)
     with waiting.waiting("Converting"):
         with waiting.compiling(3):
-            time.sleep(0.05)
+            until_said(terminal, "Converting ...")
     with waiting.compiling(3):
-        time.sleep(0.05)
+        until_said(terminal, "Compiling program (3 ops) ...")
     assert re.fullmatch(
         r"Converting \.\.\. \d\.\d s\nCompiling program \(3 ops\) \.\.\. \d\.\d s\n", terminal.getvalue()
     )

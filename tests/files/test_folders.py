@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +78,8 @@ def test_other_names_are_no_saves(places, name):
 def test_what_never_ends_is_refused_at_once(places, make):
     inside, _ = places
     make(inside / "w")
-    start = time.monotonic()
     with pytest.raises(FileFormatError, match="regular file"):
         read(inside, "w")
-    assert time.monotonic() - start < 5
 
 
 def test_savers_take_turns_and_readers_see_one_save(tmp_path):

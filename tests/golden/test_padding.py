@@ -6,6 +6,8 @@ from tests.golden import padding
 from tests.golden.recordings import DATA
 from tests.golden.zoocase import ZooCase
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 # One of each kind of padded program; the command trains the others.
 SMALL = (
     "book_recommender_system",

@@ -61,7 +61,7 @@ def test_servers_and_workers_are_told_what_fluids_launcher_tells() -> None:
 
 
 def test_servers_end_with_the_last_worker(tmp_path: Path) -> None:
-    waits = PRINTS + "import time; time.sleep(60)"
+    waits = PRINTS + "import time; time.sleep(600)"
     server = jobs.Member("server 0", "serverlog.0", (sys.executable, "-c", waits), {}, serves=True)
     assert jobs.run(lambda: [server, member("print(1)")], log_dir=str(tmp_path)) == 0
     assert (tmp_path / "workerlog.0").read_text() == "1\n"
@@ -71,7 +71,7 @@ def test_servers_end_with_the_last_worker(tmp_path: Path) -> None:
 def test_a_failure_ends_all_and_starts_all_again(tmp_path: Path) -> None:
     marker, said = tmp_path / "marker", list[str]()
     fails = f"import os, sys; new = not os.path.exists({str(marker)!r}); open({str(marker)!r}, 'w'); sys.exit(7 * new)"
-    waits = PRINTS + f"import time; time.sleep(60 if not os.path.exists({str(marker)!r}) else 0)"
+    waits = PRINTS + f"import time; time.sleep(600 if not os.path.exists({str(marker)!r}) else 0)"
     other = jobs.Member("worker 1", "workerlog.1", (sys.executable, "-c", waits), {})
     job = lambda: [other, member("import time; time.sleep(0.5);" + fails)]  # noqa: E731
     assert jobs.run(job, log_dir=str(tmp_path), restarts=1, say=said.append) == 0
@@ -86,7 +86,7 @@ import signal, socket, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 held = socket.create_server(("127.0.0.1", 0))
 print(held.getsockname()[1], flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -103,11 +103,11 @@ jobs.run(lambda: [member], log_dir={str(tmp_path)!r})
 """
     launcher = subprocess.Popen([sys.executable, "-c", script])
     log = tmp_path / "workerlog.0"
-    until(lambda: log.exists() and log.read_text().count("\n") == 2, 60)
+    until(lambda: log.exists() and log.read_text().count("\n") == 2, 120)
     launcher.send_signal(number)
-    launcher.wait(30)
+    launcher.wait(120)
     pid, port = map(int, log.read_text().split())
-    until(lambda: not alive(pid) and is_free(port), 30)
+    until(lambda: not alive(pid) and is_free(port), 120)
 
 
 def until(what: Callable[[], bool], seconds: float) -> None:
@@ -132,7 +132,7 @@ def launch(tmp_path: Path, name: str, *fate: str, workers: int = 2) -> subproces
     command += ["--checkpoints", str(tmp_path / f"{name}.kept"), "--log-dir", str(tmp_path)]
     script = [str(Path(__file__).parent / "train.py"), str(tmp_path / name), *fate]
     told = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=240, check=False, env=told)
+    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=900, check=False, env=told)
     done.stderr += "\n".join(p.read_text() for p in sorted(tmp_path.glob("workerlog.*")))
     return done
 

@@ -12,6 +12,8 @@ import fluidjax as fluid
 
 from .conftest import train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 BATCH, STEPS, CLASSES = 30, 16, 40
 

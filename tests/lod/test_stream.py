@@ -9,6 +9,8 @@ import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution import exchange
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 WORDS, TAGS, SEQUENCES = 50, 5, 8
 
 

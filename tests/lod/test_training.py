@@ -11,6 +11,8 @@ from fluidjax.testing.programs import programs
 from tests.golden.values import Tensor
 from tests.lod.training import Step, capacities, compare_paddings, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 FEW = settings(
     max_examples=5,
     deadline=None,

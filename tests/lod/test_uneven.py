@@ -12,6 +12,8 @@ import fluidjax as fluid
 
 from .conftest import ragged, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 WIDTH, STATE, CLASSES = 3, 5, 4
 

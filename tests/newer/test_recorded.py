@@ -15,6 +15,8 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.export import to_jax
 from tests.newer import store
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 RECORDED = Path(__file__).with_name("recorded.xz")
 GROUPS = 8
 

@@ -36,7 +36,7 @@ assert fluid.GPUPlace is fluid.CUDAPlace and not fluid.core.is_compile_gpu()
 
 
 def test_v2_packages() -> None:
-    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=900, check=False)
     assert result.returncode == 0, result.stderr
 
 

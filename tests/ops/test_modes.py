@@ -4,6 +4,8 @@ import pytest
 
 from fluidjax import testing
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 CASES = [case for case in testing.table() if not case.label]
 
 

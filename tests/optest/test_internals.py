@@ -228,7 +228,7 @@ def test_a_script_fills_the_queue_of_a_py_reader() -> None:
 
 def _ahead(queue: core.LoDTensorBlockingQueue) -> int:
     """The size of a queue once it is full."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 120
     while queue.size() < queue.capacity() and time.monotonic() < until:
         time.sleep(0.005)
     return queue.size()
@@ -241,7 +241,7 @@ def test_the_mark_of_the_end_is_no_batch(count: int) -> None:
     reader = fluid.io.PyReader([x], 4)
     reader.decorate_batch_generator(lambda: ([np.ones((1, 3), "float32")] for _ in range(count)), CPU)
     passing = iter(reader())
-    until = time.monotonic() + 5
+    until = time.monotonic() + 120
     while reader.queue._channel._queue.qsize() <= count and time.monotonic() < until:
         time.sleep(0.005)
     assert (reader.queue._channel._queue.qsize(), reader.queue.size()) == (count + 1, count)

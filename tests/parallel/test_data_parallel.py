@@ -11,6 +11,8 @@ import fluidjax as fluid
 from fluidjax import layers
 from tests.parallel.nets import conv_bn, lstm, mlp, own_rates, start
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 Scale = fluid.BuildStrategy.GradientScaleStrategy
 
 

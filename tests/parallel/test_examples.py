@@ -22,9 +22,9 @@ def losses(text: str) -> list[float]:
 def test_two_workers_train_as_one_process(name: str, tmp_path: Path) -> None:
     told = {**os.environ, "JAX_PLATFORMS": "cpu"}
     script = str(ROOT / "examples" / f"{name}.py")
-    one = subprocess.run([sys.executable, script], capture_output=True, text=True, env=told, timeout=240, check=False)
+    one = subprocess.run([sys.executable, script], capture_output=True, text=True, env=told, timeout=900, check=False)
     command = [sys.executable, "-m", "fluidjax", "launch", "--log-dir", str(tmp_path), script]
-    two = subprocess.run(command, capture_output=True, text=True, env=told, timeout=240, check=False)
+    two = subprocess.run(command, capture_output=True, text=True, env=told, timeout=900, check=False)
     assert (one.returncode, two.returncode) == (0, 0), one.stderr + two.stderr
     shares = [losses((tmp_path / f"workerlog.{rank}").read_text()) for rank in range(2)]
     alone = losses(one.stdout)

@@ -315,7 +315,7 @@ def test_what_a_data_set_draws_does_not_depend_on_its_workers(seeds):
 
 
 def test_workers_load_at_the_same_time_what_is_not_drawn():
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=120)
 
     class Met(Squares):
         def __getitem__(self, index):

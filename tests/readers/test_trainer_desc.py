@@ -166,7 +166,7 @@ def test_a_monitor_hands_arrays_to_its_handler():
 
     monitor = fluid.trainer_factory.FetchHandlerMonitor(scope, Watch({"known": x}, period_secs=0.01))
     monitor.start()
-    assert done.wait(20)
+    assert done.wait(120)
     monitor.stop()
-    monitor.fetch_thread.join(20)
+    monitor.fetch_thread.join(120)
     assert not monitor.fetch_thread.is_alive() and seen[0]["known"] == [3.0]

@@ -74,7 +74,7 @@ class Client:
         self.port = urllib.parse.urlparse(server.url).port
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -97,11 +97,11 @@ def serving(model: ServedModel, settings: Settings | None = None, warm: bool = T
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        assert not warm or server.ready.wait(60)
+        assert not warm or server.ready.wait(240)
         yield Client(server)
     finally:
         server.stop()
-        thread.join(60)
+        thread.join(240)
         assert not thread.is_alive()
 
 

@@ -157,7 +157,7 @@ class Slow:
 
     def run(self, inputs):
         self.entered.set()
-        assert self.go.wait(60)
+        assert self.go.wait(240)
         self.runs.append(samples_of(inputs))
         return self.model.run(inputs)
 
@@ -175,7 +175,7 @@ def slow(tmp_path):
     model = Slow(ServedModel(saved(tmp_path, alike)))
     worker = Worker(model, Settings(max_batch=4, max_delay=0.001), Nobody())
     worker.start()
-    assert worker.ready.wait(60)
+    assert worker.ready.wait(240)
     model.runs.clear()
     yield model, worker
     model.go.set()
@@ -191,11 +191,11 @@ def test_what_waits_is_computed_together_and_in_order(slow):
     model.entered.clear()
     model.go.clear()
     first = worker.submit(x_of(0))
-    assert model.entered.wait(60)  # from here on requests wait
+    assert model.entered.wait(240)  # from here on requests wait
     others = [worker.submit(x_of(*[n] * n)) for n in (1, 2, 3, 1, 5)]
     model.go.set()
     for promise, count in zip([first, *others], (1, 1, 2, 3, 1, 5), strict=True):
-        assert len(promise.result(60)[next(iter(promise.result()))].rows) == count
+        assert len(promise.result(240)[next(iter(promise.result()))].rows) == count
     # 1 + 2 + 1 together; 3, and 5, which is more than a batch, widened.
     assert model.runs == [1, 4, 4, 8]
 
@@ -205,7 +205,7 @@ def test_what_is_cancelled_is_not_run_and_what_is_queued_is_done_at_the_end(slow
     model.entered.clear()
     model.go.clear()
     promises = [worker.submit(x_of(1))]
-    assert model.entered.wait(60)
+    assert model.entered.wait(240)
     promises += [worker.submit(x_of(*[2] * 4)), worker.submit(x_of(*[3] * 3))]
     assert promises[1].cancel()
     threading.Timer(0.05, model.go.set).start()

@@ -39,10 +39,10 @@ def test_a_process_says_where_it_is_and_ends_cleanly(tmp_path):
             assert said[3].startswith("ready"), said
             body = b'{"inputs": {"x": [[1, 2, 3]], "w": [[1, 2]]}}'
             request = urllib.request.Request(f"{url}/predict", body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 assert b"outputs" in answer.read()
             server.send_signal(number)
-            ends[number] = server.wait(60), "Traceback" in server.stderr.read()
+            ends[number] = server.wait(240), "Traceback" in server.stderr.read()
     assert ends == dict.fromkeys(ends, (0, False))
 
 

@@ -25,7 +25,7 @@ class Held(ServedModel):
 
     def run(self, inputs):
         self.entered.set()
-        assert self.go.wait(60)
+        assert self.go.wait(240)
         return super().run(inputs)
 
 
@@ -68,10 +68,10 @@ def test_an_answer_that_takes_too_long(held):
 def test_it_is_not_healthy_before_it_is_warm(held):
     hold(held)
     with serving(held, Settings(max_batch=1), warm=False) as client:
-        assert held.entered.wait(60)
+        assert held.entered.wait(240)
         assert client.get("/health").status == 503
         held.go.set()
-        assert client.server.ready.wait(60)
+        assert client.server.ready.wait(240)
         assert client.is_alive()
 
 
@@ -79,7 +79,7 @@ def test_what_runs_is_finished_at_the_end(held):
     with serving(held, Settings(max_batch=1)) as client, ThreadPoolExecutor(1) as pool:
         hold(held)
         answer = pool.submit(client.predict, REQUEST)
-        assert held.entered.wait(60)
+        assert held.entered.wait(240)
         client.server.stop()
         threading.Timer(0.3, held.go.set).start()
         assert answer.result().status == 200
@@ -87,25 +87,32 @@ def test_what_runs_is_finished_at_the_end(held):
 
 def sent(client, head, body=b""):
     """What the server answers to bytes, and whether it closes then."""
-    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=120) as connection:
         connection.sendall(head + b"\r\n\r\n" + body)
         connection.shutdown(socket.SHUT_WR) if body == b"end" else None
         return connection.recv(65536)
 
 
+HEAD = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
 def test_bodies_that_are_too_large_or_lie(folder):
-    with serving(ServedModel(folder), Settings(max_body=1000, timeout=0.5, max_batch=1)) as client:
-        head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-        assert b" 413 " in sent(client, head + b"Content-Length: 1001")
-        assert b" 413 " in sent(client, head + b"Transfer-Encoding: chunked", b"7d1\r\n" + b"1" * 2001 + b"\r\n")
-        assert b" 408 " in sent(client, head + b"Content-Length: 999", b"{")
-        assert b" 400 " in sent(client, head + b"Content-Length: -1")
-        assert b" 400 " in sent(client, head + b"Content-Length: a")
-        assert b" 400 " in sent(client, head + b"Content-Length: 2", b"{}" + b"\x00 more than was said")
-        sent(client, head + b"Content-Length: 999", b"end")
+    with serving(ServedModel(folder), Settings(max_body=1000, max_batch=1)) as client:
+        assert b" 413 " in sent(client, HEAD + b"Content-Length: 1001")
+        assert b" 413 " in sent(client, HEAD + b"Transfer-Encoding: chunked", b"7d1\r\n" + b"1" * 2001 + b"\r\n")
+        assert b" 400 " in sent(client, HEAD + b"Content-Length: -1")
+        assert b" 400 " in sent(client, HEAD + b"Content-Length: a")
+        assert b" 400 " in sent(client, HEAD + b"Content-Length: 2", b"{}" + b"\x00 more than was said")
+        sent(client, HEAD + b"Content-Length: 999", b"end")
         assert client.ask("POST", "/predict", json.dumps({"inputs": {"x": [[0] * 500]}}), JSON).status == 413
         assert client.ask("POST", "/predict", b"0" * 1001, NPZ).status == 413
         assert client.predict(REQUEST).status == 200
+
+
+def test_a_body_that_does_not_end(folder):
+    with serving(ServedModel(folder), Settings(timeout=0.5, max_batch=1)) as client:
+        assert b" 408 " in sent(client, HEAD + b"Content-Length: 999", b"{")
+        assert client.is_alive()
 
 
 def test_a_token(folder):
@@ -136,7 +143,7 @@ def test_answers_do_not_wait_for_acknowledgements(client, monkeypatch):
         return connection, address
 
     monkeypatch.setattr(socket.socket, "accept", accept)
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", client.port, timeout=120)) as connection:
         connection.request("GET", "/health")
         connection.getresponse().read()
         assert [s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for s in set_to] == [1]

@@ -72,7 +72,7 @@ class Browser:
         return self("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def until(self, script):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not self.value(script):
             assert time.monotonic() < deadline, (script, self.value("document.body.innerText"))
             time.sleep(0.02)

@@ -16,6 +16,8 @@ from fluidjax.execution.dense import ChangingDims
 from fluidjax.framework import program_view
 from tests.stream.test_wide import B, D, Feed, Trained, histories, history, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.fixture(autouse=True)
 def beside() -> Iterator[None]:

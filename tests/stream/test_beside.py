@@ -96,7 +96,7 @@ def test_runs_go_on_meanwhile(wanted: list[int], monkeypatch: pytest.MonkeyPatch
 
     def held(self: CompiledOps, *arguments: Any) -> Any:
         task = ahead(self, *arguments)
-        return lambda: go.wait(60) and task()
+        return lambda: go.wait(240) and task()
 
     monkeypatch.setattr(CompiledOps, "ahead", held)
     classifier.step(9, 5)
@@ -119,7 +119,7 @@ def test_a_run_waits_for_the_room_that_is_being_compiled(wanted: list[int], monk
     def slow(self: CompiledOps, *arguments: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             begun.set()
-            go.wait(60)
+            go.wait(240)
         return compiled(self, *arguments)
 
     monkeypatch.setattr(CompiledOps, "_compiled", slow)
@@ -127,7 +127,7 @@ def test_a_run_waits_for_the_room_that_is_being_compiled(wanted: list[int], monk
         classifier.step(3, 4)
     wanted.append(128)
     classifier.step(3, 4)
-    assert begun.wait(60)
+    assert begun.wait(240)
     threading.Timer(0.05, go.set).start()
     assert np.isfinite(classifier.step(70, 30))
     background.wait()

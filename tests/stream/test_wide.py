@@ -13,6 +13,8 @@ import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.dense import ChangingDims
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 B, D, WORDS, TAGS = 3, 4, 20, 5
 Feed = Mapping[str, Any]
 
