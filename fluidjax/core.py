@@ -159,6 +159,7 @@ if TYPE_CHECKING:
         reset_profiler,
         set_tracer_option,
     )
+    from fluidjax.native.pslib import Fleet as Fleet
     from fluidjax.readers.multi_slot_dataset import Dataset
 else:
     __getattr__, __dir__ = later(
@@ -170,6 +171,7 @@ else:
             "Graph": "fluidjax.ir.graph",
             "graph_safe_remove_nodes": "fluidjax.ir.graph",
             "Node": "fluidjax.ir.nodes",
+            "Fleet": "fluidjax.native.pslib",
             "ParallelExecutor": "fluidjax.native.parallel",
             "ParallelStrategy": "fluidjax.dygraph.parallel",
             "Tracer": "fluidjax.dygraph.tracer",
@@ -228,8 +230,8 @@ class Layer:
 
 
 # What talks to services outside of Python, and what C++ readers and tracers are to each other.
-BoxPS, DistCommunicator, Fleet, ProgramDescTracer, Reader = (
-    unbuilt(__name__, name) for name in ("BoxPS", "DistCommunicator", "Fleet", "ProgramDescTracer", "Reader")
+BoxPS, DistCommunicator, ProgramDescTracer, Reader = (
+    unbuilt(__name__, name) for name in ("BoxPS", "DistCommunicator", "ProgramDescTracer", "Reader")
 )
 
 # One op on its own.

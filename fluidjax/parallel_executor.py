@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.base.older import without
+from fluidjax.base.older import became, without
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
@@ -12,6 +12,23 @@ from fluidjax.executor import Executor
 from fluidjax.framework import Program, cpu_places, cuda_places, default_main_program
 
 __all__ = ["ParallelExecutor"]
+
+
+def _set_scale(executor: Any, given: dict[str, Any], default: bool) -> None:
+    """use_default_grad_scale: whether the loss's gradient is 1 / devices, or fed."""
+    scales = BuildStrategy.GradientScaleStrategy
+    _build(given).gradient_scale_strategy = scales.CoeffNumDevice if default else scales.Customized
+
+
+def _set_balance(executor: Any, given: dict[str, Any], balanced: bool) -> None:
+    """balance_parameter_opt_between_cards: whether each device updates a part of the parameters."""
+    _build(given).reduce_strategy = getattr(BuildStrategy.ReduceStrategy, "Reduce" if balanced else "AllReduce")
+
+
+def _build(given: dict[str, Any]) -> BuildStrategy:
+    given["build_strategy"] = given.get("build_strategy") or BuildStrategy()
+    found: BuildStrategy = given["build_strategy"]
+    return found
 
 
 class ParallelExecutor:
@@ -39,6 +56,7 @@ class ParallelExecutor:
     """
 
     @without("fluid.ParallelExecutor", "num_threads", "allow_op_delay")
+    @became(use_default_grad_scale=_set_scale, balance_parameter_opt_between_cards=_set_balance)
     def __init__(
         self,
         use_cuda: bool,

@@ -141,3 +141,23 @@ def without(where: str, *names: str) -> Callable[[_Function], _Function]:
 
     gone = frozenset(names)
     return decorate
+
+
+def became(**settle: Callable[[Any, dict[str, Any], Any], None]) -> Callable[[_Function], _Function]:
+    """Let a method be called with arguments that it had before Fluid 1.8, and that are settings now.
+
+    Args:
+        settle: for each of them, by name alone, what makes the setting: of the object, the call's other arguments by
+            name, which it may add to, and the value.
+    """
+
+    def decorate(method: _Function) -> _Function:
+        @functools.wraps(method)
+        def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+            for name in settle.keys() & kwargs.keys():
+                settle[name](self, kwargs, kwargs.pop(name))
+            return method(self, *args, **kwargs)
+
+        return called  # type: ignore[return-value]
+
+    return decorate

@@ -25,7 +25,9 @@ def run_from_dataset(
 ) -> None:
     """Run a program, if None the main one, once for each batch; print fetches every ``print_period`` batches."""
     if dataset is None:
-        raise RuntimeError("dataset is need and should be initialized: received None; pass dataset=")
+        missing = RuntimeError("dataset is need and should be initialized")
+        missing.add_note("Expected a fluid data set, received None. Pass dataset=, made by fluid.DatasetFactory.")
+        raise missing
     if not isinstance(dataset, DatasetBase):
         raise TypeError(f"dataset must be a fluid data set, received {type(dataset).__name__}; use DatasetFactory")
     trained = default_main_program() if program is None else program

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from fluidjax.base.errors import explain
+from fluidjax.framework.callstack import depth_of_user
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.program import Program
 
@@ -47,7 +48,7 @@ def warn_of_whole_parameters(program: Program, trainers: int) -> None:
     """Tell the user that trainers without servers each have the whole of what is to be divided, as in Fluid."""
     names = sorted(divided_parameters(program))
     if names and trainers > 1:
-        _warn(f"{', '.join(names)} is not divided among {trainers} trainers: each has the whole", 4)
+        _warn(f"{', '.join(names)} is not divided among {trainers} trainers: each has the whole")
 
 
 def warn_of_own_parameters(program: Program, trainers: int) -> None:
@@ -63,10 +64,10 @@ def warn_of_own_parameters(program: Program, trainers: int) -> None:
         (own, "each trains one of its own, and neither its values nor its gradients are exchanged"),
     ):
         if names:
-            _warn(f"{', '.join(sorted(names))} is not divided among {trainers} trainers: {meaning}", 5)
+            _warn(f"{', '.join(sorted(names))} is not divided among {trainers} trainers: {meaning}")
 
 
-def _warn(what: str, level: int) -> None:
+def _warn(what: str) -> None:
     warnings.warn(
         explain(
             f"is_distributed: {what}",
@@ -74,7 +75,7 @@ def _warn(what: str, level: int) -> None:
             "a job of trainers without servers",
             "leave is_distributed out, or transpile in mode 'pserver'",
         ),
-        stacklevel=level,
+        stacklevel=depth_of_user(),
     )
 
 

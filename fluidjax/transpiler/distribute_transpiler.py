@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 from fluidjax.base.errors import explain
+from fluidjax.base.older import became
 from fluidjax.framework import Program, Variable, default_main_program, default_startup_program
 from fluidjax.framework.distributed_table import warn_of_own_parameters, warn_of_whole_parameters
 from fluidjax.transpiler import collective
@@ -58,6 +60,11 @@ def log(*args: Any) -> None:
     """Print a step of the transpiler, if PRINT_LOG."""
     if PRINT_LOG:
         print(args)
+
+
+def _configure(name: str, transpiler: Any, given: dict[str, Any], value: Any) -> None:
+    """An argument of ``transpile`` that is a setting of the config now."""
+    setattr(transpiler.config, name, value)
 
 
 class DistributeTranspiler:
@@ -114,6 +121,7 @@ class DistributeTranspiler:
             )
         self.server_config = server_config or ServerRuntimeConfig()
 
+    @became(**{name: partial(_configure, name) for name in ("split_method", "slice_var_up")})
     def transpile(
         self,
         trainer_id: int,

@@ -121,3 +121,36 @@ def test_arguments_that_chose_a_library_are_left_out() -> None:
         with pytest.raises(TypeError, match="use_magic"):
             fluid.ParallelExecutor(False, use_magic=True)
     assert "use_mkldnn" not in inspect.signature(fluid.layers.fc).parameters
+
+
+def test_a_parallel_executors_gradient_scale_is_an_argument() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.data("x", [3]), 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        given = {"use_default_grad_scale": False, "balance_parameter_opt_between_cards": True}
+        parallel = fluid.ParallelExecutor(False, loss_name=loss.name, **given)
+        build, kinds = parallel._compiled._build_strategy, fluid.BuildStrategy
+        assert build.gradient_scale_strategy == kinds.GradientScaleStrategy.Customized
+        assert build.reduce_strategy == kinds.ReduceStrategy.Reduce
+        usual = fluid.ParallelExecutor(False, loss_name=loss.name, use_default_grad_scale=True)._compiled
+        assert usual._build_strategy.gradient_scale_strategy == kinds.GradientScaleStrategy.CoeffNumDevice
+    assert "use_default_grad_scale" not in inspect.signature(fluid.ParallelExecutor).parameters
+
+
+def test_how_a_transpiler_splits_is_an_argument() -> None:
+    from fluidjax.transpiler.ps_dispatcher import HashName
+
+    servers = "127.0.0.1:6170,127.0.0.1:6171"
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.data("x", [3]), 2, param_attr="w", bias_attr="b"))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        transpiler = fluid.DistributeTranspiler()
+        transpiler.transpile(0, pservers=servers, trainers=2, split_method=HashName, slice_var_up=False)
+        assert transpiler.config.split_method is HashName
+        assert not transpiler.config.slice_var_up
+        held = {end: transpiler.get_pserver_program(end).global_block().vars for end in servers.split(",")}
+        homes = {name: [end for end, variables in held.items() if name in variables] for name in "wb"}
+        dispatched = HashName(servers.split(",")).dispatch([fluid.default_startup_program().global_block().var("w")])
+        assert homes["w"] == dispatched
+        with pytest.raises(TypeError, match="split_by"):
+            transpiler.transpile(0, pservers=servers, split_by=HashName)

@@ -214,6 +214,15 @@ def test_the_library_and_the_shell() -> None:
     assert program.desc.proto.op_compatible_map.default_required_version == "1.5.0"
 
 
+def test_pslibs_client_has_settings_and_no_servers() -> None:
+    fleet = core.Fleet()
+    assert fleet.set_client2client_config(1, 1, 1) is None
+    assert fleet.set_pull_local_thread_num(2) is None
+    assert fleet.get_cache_threshold(0) == 0.0
+    with pytest.raises(NotImplementedError, match="fluid.core.Fleet.push_dense is not built"):
+        fleet.push_dense  # noqa: B018 - asked for alone
+
+
 LAST_WORDS = {
     "import sys; sys.exit(3)": "exited unexpectedly with code 3",
     "import os, signal; os.kill(os.getpid(), signal.SIGBUS)": "killed by signal: Bus error",

@@ -326,3 +326,11 @@ def test_wrong_use(net, files):
     queue.set_use_var([])
     with pytest.raises(RuntimeError, match="set_use_var"):
         queue._feeds()
+
+
+def test_a_run_without_a_data_set() -> None:
+    """Paddle's test compares the whole message, so what to do is a note of the exception."""
+    with pytest.raises(RuntimeError) as caught:
+        EXE.train_from_dataset(fluid.Program(), None)
+    assert str(caught.value) == "dataset is need and should be initialized"
+    assert "received None. Pass dataset=" in caught.value.__notes__[0]

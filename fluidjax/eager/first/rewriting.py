@@ -6,6 +6,7 @@ of a small gradient shows such a difference in the first digits, so NumPy rounds
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from fluidjax.eager.first import borrowed
 from fluidjax.eager.first.notation import Shape, Step, Unknown
-from fluidjax.eager.first.sums import is_short
+from fluidjax.eager.first.sums import PRIMITIVES, is_short
 
 _SPREAD = frozenset({"broadcast_in_dim", "reshape", "squeeze"})
 _ROWS = 64  # numbers that are added one by one
@@ -53,6 +54,7 @@ class Rewriting:
 
     def total(self, step: Step) -> Step:
         """A reduction of a product, in which each product and sum is rounded once, unless it is added up in parts."""
+        step = self._before_reshape(step)
         factors = self._product(step.reads[0])
         if factors is None or _shape(step).dtype.kind != "f" or not is_short(step.eqn):
             return step
@@ -84,7 +86,7 @@ class Rewriting:
             inverse = borrowed.each("rsqrt", _shape(root).shape, {"accuracy": None})
             return step._replace(function=lambda a, b: a * inverse(b), reads=(step.reads[0], root.reads[0]))
         spread = divisor.eqn.ins[0] if divisor.name == "broadcast_in_dim" else step.eqn.ins[1]
-        if 1 < _size(spread) < _size(_shape(step)):
+        if _size(spread) < _size(_shape(step)):
             return step._replace(function=lambda a, b: a * np.reciprocal(b))
         return step
 
@@ -96,6 +98,21 @@ class Rewriting:
             return step
         reads = [r if order is None else m.reads[0] for r, m, order in zip(step.reads, makers, orders, strict=True)]  # type: ignore[union-attr]
         return step._replace(function=borrowed.called(step.name, step.eqn, orders), reads=tuple(reads))
+
+    def _before_reshape(self, step: Step) -> Step:
+        """A sum over dimensions that a reshape has merged or split: XLA adds up what it was given, in that order."""
+        reshape = self._makers.get(step.reads[0])
+        if reshape is None or reshape.name != "reshape" or _shape(step).dtype.kind != "f":
+            return step
+        (given, _), (shape, _) = reshape.eqn.ins[0], step.eqn.ins[0]
+        kept = [_same(shape, d, given) for d in range(len(shape)) if d not in step.eqn.params["axes"]]
+        if None in kept:
+            return step
+        axes = tuple([d for d in range(len(given)) if d not in kept])
+        eqn = step.eqn._replace(ins=reshape.eqn.ins, params={**step.eqn.params, "axes": axes})
+        function = PRIMITIVES[step.name](eqn)
+        assert function is not None  # as for the sum itself
+        return step._replace(eqn=eqn, function=function, reads=reshape.reads)
 
     def _product(self, slot: int) -> tuple[int, int] | None:
         """The factors of a product that nothing else reads."""
@@ -118,6 +135,13 @@ class Rewriting:
 
 def _shape(step: Step) -> Shape:
     return step.eqn.outs[0]
+
+
+def _same(shape: Sequence[int], d: int, other: Sequence[int]) -> int | None:
+    """The dimension of `other` that a reshape to `shape` makes its d-th, unchanged."""
+    before = math.prod(shape[:d])
+    found = (k for k, n in enumerate(other) if n == shape[d] and math.prod(other[:k]) == before)
+    return next(found, None)
 
 
 def _size(shape: Shape) -> int:

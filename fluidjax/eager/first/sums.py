@@ -13,6 +13,7 @@ from fluidjax.eager.first.notation import Equation, Function, Make
 
 _WINDOW = 32  # numbers of a sum, by each dimension, that XLA adds up first
 _LARGE = 4096  # numbers that XLA adds up by its library
+_UNROLLED = 2, 4, 8  # sizes of a dimension that it adds up side by side, if it is one of several
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
@@ -47,7 +48,8 @@ def _rounding(name: str, function: Any, first: Any) -> Make:
         if dtype.kind != "f":
             return exact(eqn)
         long, initial = [d for d in axes if shape[d] > _WINDOW], first(dtype)
-        if int(np.prod(shape)) >= _LARGE or len(long) > 1:
+        unrolled = len(axes) > 1 and any(shape[d] in _UNROLLED for d in axes)
+        if int(np.prod(shape)) >= _LARGE or len(long) > 1 or unrolled:
             return borrowed.called(name, eqn)
         if not long:
             return lambda x: _in_order(function, x, axes, initial)
@@ -63,7 +65,7 @@ def is_short(eqn: Equation) -> bool:
 
 
 def _in_windows(function: Any, x: Any, axes: tuple[int, ...], long: int, initial: Any) -> Any:
-    """A reduction of windows along the long dimension, and of what results."""
+    """A reduction of windows along the long dimension, and of what results: in windows again while it is long."""
     count = -(-x.shape[long] // _WINDOW)
     missing = count * _WINDOW - x.shape[long]
     around = [(missing // 2, missing - missing // 2) if d == long else (0, 0) for d in range(x.ndim)]
@@ -71,7 +73,10 @@ def _in_windows(function: Any, x: Any, axes: tuple[int, ...], long: int, initial
     windows = padded.reshape(*x.shape[:long], count, _WINDOW, *x.shape[long + 1 :])
     inner = [d + (d >= long) for d in axes]
     parts = _in_order(function, windows, inner, initial)
-    return _in_order(function, parts, [long - sum([d < long for d in axes])], initial)
+    rest = long - sum([d < long for d in axes])
+    if count > _WINDOW:
+        return _in_windows(function, parts, (rest,), rest, initial)
+    return _in_order(function, parts, [rest], initial)
 
 
 def _in_order(function: Any, x: Any, axes: Sequence[int], initial: Any) -> Any:

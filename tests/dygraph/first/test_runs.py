@@ -127,6 +127,36 @@ def test_numpy_rounds_where_xla_rounds(type: str) -> None:
         np.testing.assert_array_equal(found, np.asarray(wanted))
 
 
+SUMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "windows of windows": (lambda x: x.sum(1), (2, 1100)),
+    "windows of windows down": (lambda x: x.sum(0), (2047, 2)),
+    "all of a row": (lambda x: x.sum(), (1, 3072)),
+    "squares": (lambda x: (x * x).sum(1), (1, 3072)),
+    "side by side": (lambda x: x.sum((2, 3)), (1, 4, 8, 8)),
+    "side by side outside": (lambda x: x.sum((1, 2)), (2, 8, 5)),
+    "merged planes": (lambda x: x.reshape(2, 3, -1).sum(2), (2, 3, 10, 12)),
+    "split rows": (lambda x: x.reshape(3, 4, 40).sum((1, 2)), (3, 160)),
+    "a plane's mean": (lambda x: x - x.reshape(1, 2, -1).mean(2).reshape(1, 2, 1, 1), (1, 2, 30, 40)),
+    "over a single number": (lambda x: x / (x.sum() + 300), (7, 40)),
+    "over a root": (lambda x: x / (((x * x).sum()) ** 0.5 + 1), (7, 40)),
+}
+
+
+@in_x64
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_and_quotients_have_the_bits_of_compiled_ones(name: str) -> None:
+    """What programs and eager mode both make, such as the norm of a gradient, is compared to the bit."""
+    rule, shape = SUMS[name]
+    compiled = jax.jit(lambda x: (rule(x),))
+    first = runs.FirstRuns()
+    first.add([jax.ShapeDtypeStruct(shape, np.float32)], compiled.trace(numbers(*shape)))
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal(shape).astype("float32")
+        found = first.run([x])
+        assert found is not None
+        np.testing.assert_array_equal(found[0], np.asarray(compiled(x)[0]))
+
+
 @in_x64
 def test_the_gradient_of_gelu_differs_from_xla_in_the_last_bit_at_most() -> None:
     arrays = [numbers(7, 40), numbers(7, 40)]
