@@ -50,8 +50,8 @@ class RowSize(int):
         """
         if rate < 0:
             raise NeedsExact("a size that falls as rows are added")
-        if counted.label is not None and (rate != 1 or base < 0):
-            raise NeedsExact("a multiple of the size of a dim, or less than it")
+        if counted.label is not None and (rate != 1 or counted.room + base < 1):
+            raise NeedsExact("a multiple of the size of a dim, or nothing of it")
         size = RowSize(rate * counted.room + base)
         size.nrows = jnp.maximum(rate * jnp.asarray(number) + base, 0).astype(np.int32)
         size.least = base

@@ -15,6 +15,7 @@ from lowering.errors import NeedsSizes
 from lowering.program import OpView
 from lowering.registry import OpDef
 from lowering.values import RowCounts, is_concrete
+from lowering.wide.labels import root
 
 Labels = frozenset[Hashable]
 
@@ -68,5 +69,5 @@ def unsized(definition: OpDef, values: SlotValues, *, wide: bool) -> SlotValues:
 def refused_numbers(op: OpView, labels: Labels, why: str) -> NeedsSizes:
     """The error for an op that cannot take numbers that follow dims with these labels."""
     needed = NeedsSizes(f"op {op.type} {why}")
-    needed.labels = labels
+    needed.labels = frozenset(map(root, labels))
     return needed.asked_by(op)

@@ -25,10 +25,11 @@ class Labels:
 
 
 class Grown(NamedTuple):
-    """The label of an axis that uses ``by`` positions more than those labelled ``base``."""
+    """The label of an axis that uses (n + by) // stride positions where those labelled ``base`` use n."""
 
     base: Hashable
     by: int
+    stride: int = 1
 
 
 class Carried(NamedTuple):
@@ -44,21 +45,51 @@ class Carried(NamedTuple):
     by: int
 
 
-def grown(label: Hashable, by: int) -> Hashable:
-    """The label of an axis that uses ``by`` positions more than those with this label."""
-    if not by:
-        return label
-    return Grown(label.base, label.by + by) if isinstance(label, Grown) else Grown(label, by)
+def grown(label: Hashable, by: int, stride: int = 1) -> Hashable:
+    """The label of an axis that uses (n + by) // stride positions where those with this label use n."""
+    before = form_of(label)
+    found = Grown(before.base, before.by + by * before.stride, before.stride * stride)
+    return before.base if found == form_of(before.base) else found
+
+
+def form_of(label: Hashable) -> Grown:
+    """A label as one that follows from its root."""
+    return label if isinstance(label, Grown) else Grown(label, 0)
 
 
 def root(label: Hashable) -> Hashable:
     """The label that decides how many positions an axis uses."""
-    return label.base if isinstance(label, Grown) else label
+    return form_of(label).base
+
+
+def family(label: Hashable) -> tuple[Hashable, int]:
+    """A label, and how many positions more than that this one uses; labels a fixed number apart share the first."""
+    form = form_of(label)
+    more, by = divmod(form.by, form.stride)
+    return grown(form.base, by, form.stride), more
+
+
+def number_of(label: Hashable, base: Array) -> Array:
+    """How many positions axes with this label use, where those with its root use ``base``."""
+    return _following(form_of(label), Grown(root(label), 0), base)
+
+
+def _following(form: Grown, other: Grown, number: Array) -> Array:
+    return (number + (form.by - other.by) // other.stride) // (form.stride // other.stride)
 
 
 def count_of(label: Hashable, counts: Mapping[Any, Array]) -> Array:
-    """How many positions axes with this label use; ``counts`` has it for this label, or for one it has grown from."""
-    if label in counts or not isinstance(label, Grown):
+    """How many positions axes with this label use; ``counts`` has it for this label, or for one it follows from."""
+    if label in counts:
         return counts[label]
-    nearest = max((k for k in counts if root(k) == label.base), key=lambda k: k.by if isinstance(k, Grown) else 0)
-    return counts[nearest] + (label.by - (nearest.by if isinstance(nearest, Grown) else 0))
+    form = form_of(label)
+    known = [other for other in map(form_of, counts) if other.base == form.base and _leads(other, form)]
+    if not known:
+        raise KeyError(label)
+    nearest = max(known, key=lambda other: (other.stride, other.by))
+    return _following(form, nearest, counts[grown(nearest.base, nearest.by, nearest.stride)])
+
+
+def _leads(other: Grown, form: Grown) -> bool:
+    """Whether the number of one label's positions decides that of another's."""
+    return form.stride % other.stride == 0 and (form.by - other.by) % other.stride == 0

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.along import ALONG
 from lowering.wide.fills import highest, lowest
+from lowering.wide.meet import ELEMENTWISE
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
 from lowering.wide.windows import WINDOWS
@@ -29,10 +31,6 @@ _PLACES = FINITE_PLACES | frozenset(
     "brelu ceil clip cos exp fill_any_like floor hard_shrink hard_sigmoid hard_swish log logical_not pow reciprocal"
     " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu"
     " acos asin atan bitwise_not celu cosh erf expm1 log10 log1p log2 mish selu silu sinh tan trunc".split()
-)
-_PAIRED = frozenset(
-    [f"elementwise_{name}" for name in "add sub mul div max min pow mod floordiv".split()]
-    + "equal not_equal less_than less_equal greater_than greater_equal".split()
 )
 _ALIKE = frozenset(
     "sum logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor huber_loss log_loss where".split()
@@ -205,6 +203,16 @@ def _layer_norm(call: Call) -> Found:
     return {"Y": call.axes("X"), "Mean": rows, "Variance": rows}
 
 
+def _batch_norm(call: Call) -> Found:
+    """Means over all dims but the channels: the op counts the used positions."""
+    rank = len(call.shape("X"))
+    channels = rank - 1 if call.attr("data_layout") == "NHWC" and rank > 2 else 1
+    if not call.only("X", "Y" + GRAD) or any(axis.dim == channels for axis in call.axes("X")):
+        return None
+    call.kept.add("X")
+    return {"Y": call.axes("X")}
+
+
 def _chains(*paired: str) -> Rule:
     """Padded sequences with given lengths: whatever follows them is ignored, and meaningless."""
 
@@ -229,7 +237,7 @@ def _nothing(call: Call) -> Found:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_PLACES, _same),
-    **dict.fromkeys(_PAIRED, _paired),
+    **dict.fromkeys(ELEMENTWISE, _paired),
     **dict.fromkeys(_ALIKE, _alike),
     **LAYOUTS,
     **WINDOWS,
@@ -262,6 +270,7 @@ RULES: dict[str, Rule] = {
     "one_hot_v2": _one_hot,
     "fill_constant_batch_size_like": _batch_like,
     "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
     "gru_unit": _unit("Input", "HiddenPrev"),
     "lstm_unit": _unit("X", "C_prev"),
     "linear_chain_crf": _chains("Alpha", "EmissionExps"),
@@ -271,6 +280,6 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "concat conv2d conv3d pool2d pool3d gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean"
-    " reduce_max reduce_min reduce_prod".split()
+    "batch_norm concat conv2d conv3d depthwise_conv2d pool2d pool3d gather gather_nd slice matmul matmul_v2 bmm"
+    " mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

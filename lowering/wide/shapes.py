@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lowering.engine.counts import RowSize, sizes_of
 from lowering.program import GRAD
 from lowering.values import Axis, RowCounts, is_concrete
-from lowering.wide.labels import grown, root
+from lowering.wide.labels import family, grown
 from lowering.wide.moves import places_in_room
 
 if TYPE_CHECKING:
@@ -159,37 +161,76 @@ def _unsqueeze(call: Call) -> Found:
 
 
 def _slice(call: Call) -> Found:
-    """Along other axes; or the first or last positions, or all but one, of what is fed and has as many.
+    """Along other axes; or the first or last positions, or all but some, of what has as many.
 
     What is cut to the size of a wide dim need not be wide itself.
     """
     if not call.axes("Input"):
         return {"*": ()}
-    computed = any(call.each(slot) for slot in call.values if slot.startswith(("Starts", "Ends")))
-    if computed or not call.only("Input", "Out" + GRAD):
+    cut = _bounds(call)
+    if cut is None or not call.only("Input", "Out" + GRAD):
         return None
-    cut = dict(zip(call.attr("axes"), zip(call.attr("starts"), call.attr("ends"), strict=True), strict=True))
     gone = set(call.attr("decrease_axis"))
     left = []
     for axis in call.axes("Input"):
         size = call.shape("Input")[axis.dim]
         start, end = cut.get(axis.dim, (0, size))
         end = _FAR if start == -1 and end == 0 and axis.dim in gone else end
-        fed = whole(axis, call.shape("Input")) and isinstance(root(axis.label), int)
-        if fed and 0 <= start < end < size:
+        wise = whole(axis, call.shape("Input"))
+        if wise and 0 <= start < end < size:
             has_at_least(call, axis, end)
             continue
-        if fed and start < 0 and (start < end < 0 or end >= _FAR) and not call.ended:
+        if wise and start < 0 and (start < end < 0 or end >= _FAR) and not call.ended:
             call.ended["Input"] = axis
             has_at_least(call, axis, -start)
             continue
-        if fed and ((start == 1 and end >= _FAR) or (start, end) == (0, -1)):
-            axis = axis._replace(room=size - 1, label=grown(axis.label, -1))
+        if wise and 0 <= start and (end < 0 or end >= _FAR) and (lost := start - min(end, 0)):
+            axis = axis._replace(room=size - lost, label=grown(axis.label, -lost))
             call.least.append(axis.label)
         elif start != 0 or end < size:
             return None
         left.append(axis._replace(dim=axis.dim - sum(d < axis.dim for d in gone)))
     return {"*": left}
+
+
+def _bounds(call: Call) -> dict[int, tuple[int, int]] | None:
+    """Dim -> where a slice begins and ends, counted from the end where negative; None where only the run knows."""
+    axes = call.attr("axes")
+    sides = []
+    for side, nothing in (("Starts", 0), ("Ends", _FAR)):
+        slot, many = f"{side}Tensor", f"{side}TensorList"
+        given = call.each(many) or call.each(slot)
+        if not given:
+            sides.append([int(n) for n in call.attr(side.lower())])
+            continue
+        if not all(isinstance(v, RowCounts) or is_concrete(v) for v in given):
+            return None
+        numbers = [n for v in given for n in (sizes_of(v) if isinstance(v, RowCounts) else v.reshape(-1).tolist())]
+        found = [_from_end(call, dim, n, nothing) for dim, n in zip(axes, numbers, strict=True)]
+        if None in found:
+            return None
+        sides.append(found)
+        call.moved[many if call.each(many) else slot] = partial(_fixed, found)
+    return dict(zip(axes, zip(*sides, strict=True), strict=True))
+
+
+def _from_end(call: Call, dim: int, number: int, nothing: int) -> int | None:
+    """A bound along a dim; one that follows the size of the dim is negative, ``nothing`` if it is all of the size."""
+    if not isinstance(number, RowSize):
+        return int(number)
+    labels = [axis.label for axis in call.axes("Input") if axis.dim == dim and whole(axis, call.shape("Input"))]
+    if not labels or number.label is None:
+        return None
+    (label, by), (other, more) = family(labels[0]), family(number.label)
+    if label != other or (more >= by and not nothing):
+        return None
+    return more - by if more < by else nothing
+
+
+def _fixed(numbers: Sequence[int], given: Any, counts: Any) -> Any:
+    """The bounds as known numbers, in the form in which they are given."""
+    found = np.asarray(numbers, np.int64)
+    return list(found.reshape(-1, 1)) if isinstance(given, list) else found
 
 
 def has_at_least(call: Call, axis: Axis, number: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from lowering.engine.counts import SlotValues
 from lowering.errors import NeedsSizes
 from lowering.values import Array, Counted, Meta, RowCounts, Wide
-from lowering.wide.labels import Grown, root
+from lowering.wide.labels import family, root
 
 if TYPE_CHECKING:
     from lowering.registry import Check
@@ -53,14 +53,14 @@ def shape_of(value: Wide) -> RowCounts:
     base = [int(n) for n in value.shape]
     found: dict[Hashable, tuple[Array, Counted, list[int]]] = {}
     for axis, count in zip(value.axes, value.counts, strict=True):
-        label, by = root(axis.label), axis.label.by if isinstance(axis.label, Grown) else 0
+        label, by = family(axis.label)
         each = value.shape[axis.dim] // axis.room
         rates: list[int] = [0] * len(base)
         number, counted, rates = found.setdefault(label, (count - np.int32(by), Counted(axis.room - by, label), rates))
         rates[axis.dim], base[axis.dim] = each, each * by
     if len({axis.dim for axis in value.axes}) < len(value.axes):
         needed = NeedsSizes("a dim that is the product of several")
-        needed.labels = frozenset(found)
+        needed.labels = frozenset(map(root, found))
         raise needed
     numbers, counts, rates_of = zip(*found.values(), strict=True)
     return RowCounts(numbers, counts, tuple(map(tuple, rates_of)), tuple(base), (len(base),), np.dtype(np.int32))

@@ -21,15 +21,16 @@ def _pads(call: Call, rank: int) -> list[tuple[int, int]]:
     return list(zip(pads[::2], pads[1::2], strict=True))
 
 
-def _slid(call: Call, axis: Axis, more: int) -> Axis:
-    """The axis of windows, one at each place, of which there are so many more than places."""
-    axis = axis._replace(room=axis.room + more, label=grown(axis.label, more))
+def _slid(call: Call, axis: Axis, more: int, stride: int) -> Axis:
+    """The axis of windows: the first of each ``stride`` of the places, of which so many are added or lost."""
+    room = -(-(axis.room + more) // stride)
+    axis = axis._replace(room=room, label=grown(axis.label, more + stride - 1, stride))
     call.least += [axis.label] if more < 0 else []
     return axis
 
 
 def _convolved(call: Call) -> Found:
-    """Windows along whole dims, one at each place, which read zeros where nothing is used, as in the padding."""
+    """Windows along whole dims, which read zeros where nothing is used, as in the padding."""
     spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
     if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
         return None
@@ -37,11 +38,12 @@ def _convolved(call: Call) -> Found:
     found = []
     for axis in call.axes("Input"):
         at = axis.dim - 2
-        if axis.dim and (at < 0 or not whole(axis, call.shape("Input")) or call.attr("strides")[at] != 1):
+        if axis.dim and (at < 0 or not whole(axis, call.shape("Input"))):
             return None
         if axis.dim:
             call.fills["Input", axis] = 0
-            axis = _slid(call, axis, sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1))
+            more = sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1)
+            axis = _slid(call, axis, more, call.attr("strides")[at])
         found.append(axis)
     return {"*": found}
 
@@ -60,8 +62,7 @@ def _pooled(call: Call) -> Found:
         elif _single(call, axis.dim - 2):
             one.append(axis)
         elif _slides(call, axis.dim - 2, len(x) - 2):
-            more = sum(_pads(call, len(x) - 2)[axis.dim - 2]) - call.attr("ksize")[axis.dim - 2] + 1
-            found.append(_slid(call, axis, more))
+            found.append(_slid(call, axis, *_windows(call, axis.dim - 2, len(x) - 2)))
             call.refilled = True
         else:
             return None
@@ -77,16 +78,25 @@ def _single(call: Call, at: int) -> bool:
     return bool(not adaptive if everything else adaptive and call.attr("ksize")[at] == 1)
 
 
+def _windows(call: Call, at: int, rank: int) -> tuple[int, int]:
+    """By how many places windows of stride 1 exceed those that they read, and the stride."""
+    stride = int(call.attr("strides")[at])
+    more = sum(_pads(call, rank)[at]) - int(call.attr("ksize")[at]) + 1
+    return more + (stride - 1 if call.attr("ceil_mode") else 0), stride
+
+
 def _slides(call: Call, at: int, rank: int) -> bool:
-    """Whether there is a window at each place, and a mean divides by the same number whether places follow or not."""
-    free = call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT"
-    if free or call.attr("strides")[at] != 1:
+    """Whether each window has a place in it, and a mean divides by the same number whether places follow or not."""
+    if call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT":
         return False
-    before, after = _pads(call, rank)[at]
-    return bool(call.attr("pooling_type") == "max" or after <= (0 if call.attr("exclusive") else before))
+    (before, after), stride = _pads(call, rank)[at], call.attr("strides")[at]
+    beyond = after + (stride - 1 if call.attr("ceil_mode") else 0)
+    if call.attr("pooling_type") == "max":
+        return bool(beyond < call.attr("ksize")[at])
+    return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 
 WINDOWS: dict[str, Rule] = {
-    **dict.fromkeys(["conv2d", "conv3d"], _convolved),
+    **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
 }

@@ -21,7 +21,8 @@ from lowering.program import GRAD, OpView
 from lowering.values import Axis, LoDArray, Wide, exact
 from lowering.wide.labels import count_of
 from lowering.wide.rules import RULES
-from tests.stream.wide_cases import CASES, Case, Input, reals
+from tests.stream.wide_cases import CASES
+from tests.stream.wide_inputs import Case, Input, reals
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
