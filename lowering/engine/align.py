@@ -14,7 +14,7 @@ from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
 from lowering.values import Array, Axis, LoDArray, Wide, is_concrete, is_padded
-from lowering.wide.labels import form_of, number_of, root
+from lowering.wide.labels import Sized, form_of, number_of, root
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner
@@ -58,12 +58,13 @@ class Least(NamedTuple):
 
 
 class Same(NamedTuple):
-    """The axes with these labels use equally many positions; their sizes follow from wide inputs of a trace."""
+    """The axes with two labels use equally many positions.
 
-    one: int
-    label: Hashable
-    other: int
-    other_label: Hashable
+    Each is (position of a wide input of a trace from whose size it follows, label), or (None, the number).
+    """
+
+    one: tuple[int | None, Any]
+    other: tuple[int | None, Any]
 
 
 Expected = dict[Equal | Least | Same, Need]
@@ -96,9 +97,10 @@ class FedRows:
         base, form = root(label), form_of(label)
         self.expected.setdefault(Least(self._wide[base], base, form.stride - form.by), needed)
 
-    def expect_same(self, one: Hashable, other: Hashable, needed: NeedsSizes) -> None:
-        """Record that axes with these labels have equally many positions; else ``needed`` is raised."""
-        self.expected.setdefault(Same(self._wide[root(one)], one, self._wide[root(other)], other), needed)
+    def expect_same(self, one: Sized, other: Sized, needed: NeedsSizes) -> None:
+        """Record that these are equal; else ``needed`` is raised."""
+        sides = [(None, int(n)) if label is None else (self._wide[root(label)], label) for label, n in (one, other)]
+        self.expected.setdefault(Same(*sides), needed)
 
 
 class Conditions:
@@ -115,11 +117,12 @@ class Conditions:
         else:
             self._flag(count < 1, needed)
 
-    def same(self, one: tuple[Hashable, Array], other: tuple[Hashable, Array]) -> None:
-        """Axes with these labels use equally many positions."""
-        needed = self._needed("pairs dims whose sizes differ", one[0], other[0])
-        if all(map(self._runner.fed.knows, (one[0], other[0]))):
-            self._runner.fed.expect_same(one[0], other[0], needed)
+    def same(self, one: Sized, other: Sized) -> None:
+        """Axes with two labels use equally many positions; without a label, the number is known."""
+        labels = [label for label, _ in (one, other) if label is not None]
+        needed = self._needed("pairs dims whose sizes differ", *labels)
+        if all(map(self._runner.fed.knows, labels)):
+            self._runner.fed.expect_same(one, other, needed)
         else:
             self._flag(one[1] != other[1], needed)
 
@@ -161,8 +164,8 @@ def _met(what: Equal | Least | Same, inputs: Sequence[Any]) -> bool:
         known = zip(_axes(value), value.counts, strict=True) if isinstance(value, Wide) else ()
         return all(axis.label != what.label or not is_concrete(n) or n >= what.number for axis, n in known)
     if isinstance(what, Same):
-        sizes = _size(inputs[what.one], what.label), _size(inputs[what.other], what.other_label)
-        return None in sizes or sizes[0] == sizes[1]
+        sizes = {label if at is None else _size(inputs[at], label) for at, label in what}
+        return None in sizes or len(sizes) == 1
     counts = [v.nrows for v in (inputs[what.one], inputs[what.other]) if is_padded(v) and is_concrete(v.nrows)]
     return len(counts) < 2 or bool(counts[0] == counts[1])
 

@@ -22,7 +22,7 @@ Labels = frozenset[Hashable]
 # Ops that make dims of the sizes that they are given, and tell which; others get them as numbers.
 _SIZED = frozenset("expand fill_constant range sequence_mask slice".split())
 # Those whose rules for wide inputs look for the axes of these sizes.
-_RESHAPING = frozenset(["reshape", "reshape2"])
+_RESHAPING = frozenset(["reshape", "reshape2", "tile"])
 
 
 class Followed:

@@ -15,9 +15,9 @@ from lowering.engine.random_bits import Placed
 from lowering.errors import Need, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
-from lowering.values import Array, Axis, LoDArray, SelectedRows, Wide, data_of, is_padded
-from lowering.wide.labels import count_of, root
-from lowering.wide.meet import Sized, grown_back, met
+from lowering.values import Array, Axis, LoDArray, RowCounts, SelectedRows, Wide, data_of, is_padded
+from lowering.wide.labels import Sized, count_of, root
+from lowering.wide.meet import grown_back, met
 from lowering.wide.moves import closed_up, mask, parted, refilled, turned
 from lowering.wide.rules import GATHERING, RULES
 from lowering.wide.sizes import SIZES
@@ -38,6 +38,7 @@ class Call:
         joined: (axis, n, m) if its positions are put between n others and m others along its dim.
         moved: slot -> a change of its array before the op runs, given the numbers of used positions by label.
         least: labels of the results' axes that may have lost all positions.
+        alike: pairs of labels, with their numbers of used positions, that are taken to be equal.
         ended: slot -> an axis of its value, of which the op gets the used positions where the room ends.
         kept: slots whose value the op gets with its axes: it counts used positions itself.
     """
@@ -51,6 +52,7 @@ class Call:
     joined: tuple[Axis, int, int] | None = None
     moved: dict[str, Callable[[Array, Mapping[Any, Array]], Array]] = field(default_factory=dict)
     least: list[Any] = field(default_factory=list)
+    alike: list[tuple[Sized, Sized]] = field(default_factory=list)
     ended: dict[str, Axis] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
 
@@ -152,6 +154,8 @@ def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, told: 
     counts = _counts(values)
     for label in call.least:
         found.some(label, count_of(label, counts))
+    for pair in call.alike:
+        found.same(*pair)
     results = run(_filled(call, values, counts))
     wrapped = {}
     for slot, result in results.items():
@@ -199,8 +203,11 @@ def _called(forward: OpDef, op: OpView, values: SlotValues) -> Call:
 
 
 def _counts(values: SlotValues) -> dict[Any, Array]:
-    wide = [v for v in flat(values) if isinstance(v, Wide)]
-    return {axis.label: count for v in wide for axis, count in zip(v.axes, v.counts, strict=True)}
+    """The numbers of used positions by label, of axes and of what follows their sizes."""
+    every = list(flat(values))
+    told = {c.label: n for v in every if isinstance(v, RowCounts) for c, n in zip(v.counted, v.numbers, strict=True)}
+    wide = [v for v in every if isinstance(v, Wide)]
+    return told | {axis.label: count for v in wide for axis, count in zip(v.axes, v.counts, strict=True)}
 
 
 def _each(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from lowering.values import Array
 
 LONGEST = "longest sequence"
+Sized = tuple[Hashable, Array]  # a label, and how many positions are used; or None, and a size that is known
 
 
 class Labels:

@@ -2,28 +2,37 @@
 
 A mask that is fed has the size of what a convolution leaves of other feeds. So their axes have different labels, and
 different room. The op then runs on the smaller room, into which both fit if their sizes are equal: which somebody has
-to check.
+to check. Where one of them has a known size, all of what is left is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowering.engine.counts import SlotValues
-from lowering.values import Array, Axis, Wide
-from lowering.wide.shapes import whole
+from lowering.values import Axis, Wide
+from lowering.wide.given import whole
+from lowering.wide.labels import Sized
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
 
 Dims = Mapping[str, Sequence[Hashable]]  # slot -> for each dim of its values a name, the same for paired ones, or None
-Sized = tuple[Hashable, Array]  # a label, and the number of used positions
 Same = Callable[[Sized, Sized], None]
+
+
+class _Place(NamedTuple):
+    """A dim of a value, and the axis that it consists of, if any."""
+
+    dim: int
+    size: int
+    axis: Axis | None
+    number: Sized
 
 
 def _elementwise(call: Call) -> Dims:
@@ -80,40 +89,61 @@ def met(call: Call, same: Same) -> SlotValues:
     ``same`` is told what has to be equal.
     """
     dims = PAIRED[call.definition.type](call) if call.definition.type in PAIRED else {}
-    first: dict[Hashable, tuple[Axis, Array]] = {}
-    rooms: dict[Hashable, int] = {}
+    paired: dict[Hashable, list[_Place]] = {}
     for slot, names in dims.items():
-        for name, axis, count in (found for v in call.each(slot) for found in _axes(v, names)):
-            lead, number = first.setdefault(name, (axis, count))
-            rooms[name] = min(axis.room, rooms.get(name, axis.room))
-            if axis.label != lead.label:
-                same((lead.label, number), (axis.label, count))
+        for name, place in (found for v in call.each(slot) for found in _places(v, names)):
+            paired.setdefault(name, []).append(place)
+    leads = {name: _lead(places, same) for name, places in paired.items()}
+    leads = {name: lead for name, lead in leads.items() if lead is not None}
     values = dict(call.values)
     for slot, names in dims.items():
         value = values[slot]
-        cut = [_cut(v, names, first, rooms) for v in (value if isinstance(value, list) else [value])]
+        cut = [_cut(v, names, leads) for v in (value if isinstance(value, list) else [value])]
         values[slot] = cut if isinstance(value, list) else cut[0]
     return values
 
 
-def _axes(value: Any, names: Sequence[Hashable]) -> list[tuple[Hashable, Axis, Array]]:
-    """(name of the dim, axis, number of used positions) of the axes that are named dims."""
-    if not isinstance(value, Wide):
-        return []
-    found = zip(value.axes, value.counts, strict=True)
-    at = [(names[axis.dim], axis, count) for axis, count in found if axis.dim < len(names) and whole(axis, value.shape)]
-    return [one for one in at if one[0] is not None]
+def _places(value: Any, names: Sequence[Hashable]) -> Iterator[tuple[Hashable, _Place]]:
+    """The named dims of a value that are not one place, nor merged ones."""
+    axes = list(zip(value.axes, value.counts, strict=True)) if isinstance(value, Wide) else []
+    for dim, (name, size) in enumerate(zip(names, value.shape, strict=False)):
+        along = [(axis, count) for axis, count in axes if axis.dim == dim]
+        if name is None or (size == 1 and not along) or not all(whole(axis, value.shape) for axis, _ in along):
+            continue
+        for axis, count in along:
+            yield name, _Place(dim, size, axis, (axis.label, count))
+        if not along:
+            yield name, _Place(dim, size, None, (None, np.int32(size)))
 
 
-def _cut(value: Any, names: Sequence[Hashable], first: Mapping[Any, Any], rooms: Mapping[Any, int]) -> Any:
-    for name, axis, _ in _axes(value, names):
-        lead, count = first[name]
-        if (axis.label, axis.room) != (lead.label, rooms[name]):
-            at = value.axes.index(axis)
-            data = jax.lax.slice_in_dim(value.data, 0, rooms[name], axis=axis.dim)
-            axes, counts = list(value.axes), list(value.counts)
-            axes[at], counts[at] = axis._replace(room=rooms[name], label=lead.label), count
-            value = replace(value, data=data, counts=tuple(counts), axes=tuple(axes))
+def _lead(places: Sequence[_Place], same: Same) -> _Place | None:
+    """What all of these dims, which are paired, become; None if they are alike, or cannot be."""
+    lead = next((place for place in places if place.axis is None), places[0])
+    room = min(place.size for place in places)
+    if len({(place.size, place.axis and place.axis.label) for place in places}) == 1 or not any(p.axis for p in places):
+        return None
+    if lead.axis is None and lead.size > room:
+        return None
+    for place in places:
+        if place.number[0] != lead.number[0]:
+            same(lead.number, place.number)
+    return lead._replace(size=room)
+
+
+def _cut(value: Any, names: Sequence[Hashable], leads: Mapping[Hashable, _Place]) -> Any:
+    for name, place in list(_places(value, names)) if isinstance(value, Wide) else []:
+        lead, axis = leads.get(name), place.axis
+        if lead is None or axis is None:
+            continue
+        found = dict(zip(value.axes, value.counts, strict=True))
+        del found[axis]
+        if lead.axis is not None:
+            found[axis._replace(room=lead.size, label=lead.number[0])] = lead.number[1]
+        data = jax.lax.slice_in_dim(value.data, 0, lead.size, axis=axis.dim)
+        axes = sorted(found, key=lambda axis: (axis.dim, -axis.inner))
+        if not axes:
+            return data
+        value = Wide(data, tuple(found[axis] for axis in axes), tuple(axes))
     return value
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lowering.engine.counts import RowSize, sizes_of
+from lowering.engine.counts import RowSize
 from lowering.program import GRAD
-from lowering.values import Axis, RowCounts, is_concrete
-from lowering.wide.labels import family, grown
+from lowering.values import Axis
+from lowering.wide.given import bounds, given, whole
+from lowering.wide.labels import grown
 from lowering.wide.moves import places_in_room
 
 if TYPE_CHECKING:
@@ -100,18 +99,20 @@ def _reshape(call: Call) -> Found:
         shape[shape.index(-1)] = prod(x) // rest
     sized = {i: n for i, n in enumerate(wanted) if isinstance(n, RowSize)}
     found = _relaid(call, x, shape, {i for i, n in enumerate(wanted) if n in (0, -1)} | sized.keys())
-    same = found is not None and all(Axis(i, int(n), n.label) in found["*"] for i, n in sized.items())
+    same = found is not None and all(_keeps(n, i, found["*"]) for i, n in sized.items())
     return found if same else None
 
 
 def _wanted(call: Call) -> list[int] | None:
     """The shape that is given; None if it is known only to the run, but for the sizes of wide dims."""
-    given = call.each("ShapeTensor") or call.each("Shape")
-    if not given:
-        return [int(n) for n in call.attr("shape")]
-    if not all(isinstance(v, RowCounts) or is_concrete(v) for v in given):
-        return None
-    return [n for v in given for n in (sizes_of(v) if isinstance(v, RowCounts) else v.reshape(-1).tolist())]
+    found = given(call, "ShapeTensor", "Shape", multiples=True)
+    return [int(n) for n in call.attr("shape")] if found is None else found.numbers
+
+
+def _keeps(n: RowSize, dim: int, axes: Sequence[Axis]) -> bool:
+    """Whether a dim of this size is that of the axes in it."""
+    found = [axis for axis in axes if axis.dim == dim]
+    return [(axis.label, axis.room * n.rate) for axis in found] == [(n.label, int(n))]
 
 
 def _relaid(call: Call, x: Sequence[int], shape: Sequence[int], follows: set[int]) -> Found:
@@ -167,7 +168,7 @@ def _slice(call: Call) -> Found:
     """
     if not call.axes("Input"):
         return {"*": ()}
-    cut = _bounds(call)
+    cut = bounds(call, _FAR)
     if cut is None or not call.only("Input", "Out" + GRAD):
         return None
     gone = set(call.attr("decrease_axis"))
@@ -193,55 +194,10 @@ def _slice(call: Call) -> Found:
     return {"*": left}
 
 
-def _bounds(call: Call) -> dict[int, tuple[int, int]] | None:
-    """Dim -> where a slice begins and ends, counted from the end where negative; None where only the run knows."""
-    axes = call.attr("axes")
-    sides = []
-    for side, nothing in (("Starts", 0), ("Ends", _FAR)):
-        slot, many = f"{side}Tensor", f"{side}TensorList"
-        given = call.each(many) or call.each(slot)
-        if not given:
-            sides.append([int(n) for n in call.attr(side.lower())])
-            continue
-        if not all(isinstance(v, RowCounts) or is_concrete(v) for v in given):
-            return None
-        numbers = [n for v in given for n in (sizes_of(v) if isinstance(v, RowCounts) else v.reshape(-1).tolist())]
-        found = [_from_end(call, dim, n, nothing) for dim, n in zip(axes, numbers, strict=True)]
-        if None in found:
-            return None
-        sides.append(found)
-        call.moved[many if call.each(many) else slot] = partial(_fixed, found)
-    return dict(zip(axes, zip(*sides, strict=True), strict=True))
-
-
-def _from_end(call: Call, dim: int, number: int, nothing: int) -> int | None:
-    """A bound along a dim; one that follows the size of the dim is negative, ``nothing`` if it is all of the size."""
-    if not isinstance(number, RowSize):
-        return int(number)
-    labels = [axis.label for axis in call.axes("Input") if axis.dim == dim and whole(axis, call.shape("Input"))]
-    if not labels or number.label is None:
-        return None
-    (label, by), (other, more) = family(labels[0]), family(number.label)
-    if label != other or (more >= by and not nothing):
-        return None
-    return more - by if more < by else nothing
-
-
-def _fixed(numbers: Sequence[int], given: Any, counts: Any) -> Any:
-    """The bounds as known numbers, in the form in which they are given."""
-    found = np.asarray(numbers, np.int64)
-    return list(found.reshape(-1, 1)) if isinstance(given, list) else found
-
-
 def has_at_least(call: Call, axis: Axis, number: int) -> None:
     """Let the op run wide only where so many positions are used; one always is."""
     if number > 1:
         call.least.append(grown(axis.label, 1 - number))
-
-
-def whole(axis: Axis, shape: Sequence[int]) -> bool:
-    """Whether a dim is the positions of an axis and nothing else."""
-    return axis.inner == 1 and axis.room == shape[axis.dim]
 
 
 def _gather(call: Call) -> Found:
@@ -277,14 +233,20 @@ def _places_in(call: Call, axes: Sequence[Sequence[Axis]]) -> None:
         call.moved["Index"] = partial(places_in_room, merged)
 
 
-def _repeated(attr: str) -> Rule:
-    """Whole copies of X side by side, along other dims than those that are wide."""
+def _repeated(attr: str, slot: str) -> Rule:
+    """Whole copies of X side by side, along other dims than those that are wide; one place, as often as one has."""
 
     def rule(call: Call) -> Found:
-        times, told = call.attr(attr), any(call.each(slot) for slot in call.values if slot != "X")
-        if told or len(times) != len(call.shape("X")):
+        found, x = given(call, f"{attr}_tensor", slot), call.shape("X")
+        times = call.attr(attr) if found is None else found.numbers
+        if times is None or len(times) != len(x) or any(times[axis.dim] != 1 for axis in call.axes("X")):
             return None
-        return None if any(times[axis.dim] != 1 for axis in call.axes("X")) else {"*": call.axes("X")}
+        sized = [(dim, n) for dim, n in enumerate(times) if isinstance(n, RowSize)]
+        if any(n.label is None or x[dim] != 1 for dim, n in sized):
+            return None
+        if found is not None:
+            found.fix([int(n) for n in times])
+        return {"*": [*call.axes("X"), *(Axis(dim, int(n), n.label) for dim, n in sized)]}
 
     return rule
 
@@ -323,6 +285,6 @@ LAYOUTS: dict[str, Rule] = {
     "unsqueeze2": _unsqueeze,
     "slice": _slice,
     "expand_as": _expand_as,
-    "expand": _repeated("expand_times"),
-    "tile": _repeated("repeat_times"),
+    "expand": _repeated("expand_times", "ExpandTimes"),
+    "tile": _repeated("repeat_times", "RepeatTimes"),
 }

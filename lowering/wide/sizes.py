@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -66,5 +67,20 @@ def shape_of(value: Wide) -> RowCounts:
     return RowCounts(numbers, counts, tuple(map(tuple, rates_of)), tuple(base), (len(base),), np.dtype(np.int32))
 
 
+def size_of(value: Wide) -> RowCounts:
+    """int64 [1]: the number of used elements; NeedsSizes if it follows several dims."""
+    if len(value.axes) > 1:
+        needed = NeedsSizes("a number of elements that is the product of several sizes")
+        needed.labels = frozenset(root(axis.label) for axis in value.axes)
+        raise needed
+    ((axis,), (count,)) = value.axes, value.counts
+    (label, by), rate = family(axis.label), prod(value.shape) // axis.room
+    counted = Counted(axis.room - by, label)
+    return RowCounts((count - np.int32(by),), (counted,), ((rate,),), (rate * by,), (1,), np.dtype(np.int64))
+
+
 # Ops that tell sizes of their input, and read nothing else of it.
-SIZES: dict[str, Callable[[SlotValues], SlotValues]] = {"shape": lambda values: {"Out": shape_of(values["Input"])}}
+SIZES: dict[str, Callable[[SlotValues], SlotValues]] = {
+    "shape": lambda values: {"Out": shape_of(values["Input"])},
+    "size": lambda values: {"Out": size_of(values["Input"])},
+}

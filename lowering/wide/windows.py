@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.fills import lowest
+from lowering.wide.given import whole
 from lowering.wide.labels import grown
-from lowering.wide.shapes import Found, Rule, whole
+from lowering.wide.shapes import Found, Rule
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
