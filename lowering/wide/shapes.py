@@ -88,25 +88,22 @@ def _transpose(call: Call) -> Found:
 
 def _reshape(call: Call) -> Found:
     """A dim that contains all positions, and nothing else in between, keeps them all."""
-    x, wanted = call.shape("X"), _wanted(call)
+    x, told = call.shape("X"), given(call, "ShapeTensor", "Shape", multiples=True)
+    wanted = [int(n) for n in call.attr("shape")] if told is None else told.numbers
     if not call.only("X") or wanted is None or any(n == 0 and i >= len(x) for i, n in enumerate(wanted)):
         return None
-    shape = [x[i] if n == 0 else n for i, n in enumerate(wanted)]
+    shape = [x[i] if n == 0 else int(n) for i, n in enumerate(wanted)]
     if -1 in shape:
         rest = -prod(shape)
         if not rest or prod(x) % rest:
             return None
         shape[shape.index(-1)] = prod(x) // rest
+    if told is not None:
+        told.fix(shape)
     sized = {i: n for i, n in enumerate(wanted) if isinstance(n, RowSize)}
     found = _relaid(call, x, shape, {i for i, n in enumerate(wanted) if n in (0, -1)} | sized.keys())
     same = found is not None and all(_keeps(n, i, found["*"]) for i, n in sized.items())
     return found if same else None
-
-
-def _wanted(call: Call) -> list[int] | None:
-    """The shape that is given; None if it is known only to the run, but for the sizes of wide dims."""
-    found = given(call, "ShapeTensor", "Shape", multiples=True)
-    return [int(n) for n in call.attr("shape")] if found is None else found.numbers
 
 
 def _keeps(n: RowSize, dim: int, axes: Sequence[Axis]) -> bool:
