@@ -50,11 +50,10 @@ class Equal(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The axes with a label of a wide input of a trace, by position, must use at least so many positions."""
+    """Axes with this label, which follows from a wide input of a trace, by position, have a used position."""
 
     at: int
     label: Hashable
-    number: int
 
 
 class Same(NamedTuple):
@@ -94,8 +93,7 @@ class FedRows:
 
     def expect_some(self, label: Hashable, needed: NeedsSizes) -> None:
         """Record that axes with this label have a position; else ``needed`` is raised."""
-        base, form = root(label), form_of(label)
-        self.expected.setdefault(Least(self._wide[base], base, form.stride - form.by), needed)
+        self.expected.setdefault(Least(self._wide[root(label)], label), needed)
 
     def expect_same(self, one: Sized, other: Sized, needed: NeedsSizes) -> None:
         """Record that these are equal; else ``needed`` is raised."""
@@ -160,9 +158,8 @@ def check_expected(expected: Expected, inputs: Sequence[Any]) -> None:
 
 def _met(what: Equal | Least | Same, inputs: Sequence[Any]) -> bool:
     if isinstance(what, Least):
-        value = inputs[what.at]
-        known = zip(_axes(value), value.counts, strict=True) if isinstance(value, Wide) else ()
-        return all(axis.label != what.label or not is_concrete(n) or n >= what.number for axis, n in known)
+        size = _size(inputs[what.at], what.label)
+        return size is None or size > 0
     if isinstance(what, Same):
         sizes = {label if at is None else _size(inputs[at], label) for at, label in what}
         return None in sizes or len(sizes) == 1

@@ -72,8 +72,9 @@ def bounds(call: Call, far: int) -> dict[int, tuple[int, int]] | None:
         if found is None:
             sides.append([int(n) for n in call.attr(side.lower())])
             continue
-        placed = [_from_end(call, dim, n, nothing) for dim, n in zip(axes, found.numbers or (), strict=False)]
-        if None in placed or len(placed) != len(axes):
+        every = [_from_end(call, dim, n, nothing) for dim, n in zip(axes, found.numbers or (), strict=False)]
+        placed = [n for n in every if n is not None]
+        if len(placed) != len(axes):
             return None
         found.fix(placed)
         sides.append(placed)

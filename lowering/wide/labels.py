@@ -33,6 +33,13 @@ class Grown(NamedTuple):
     stride: int = 1
 
 
+class Scaled(NamedTuple):
+    """The label of an axis that uses ``times`` as many positions as those labelled ``of``."""
+
+    of: Hashable
+    times: int
+
+
 class Carried(NamedTuple):
     """The label of an axis that becomes longer by ``by`` positions in each step of a loop.
 
@@ -58,9 +65,15 @@ def form_of(label: Hashable) -> Grown:
     return label if isinstance(label, Grown) else Grown(label, 0)
 
 
+def scaled(label: Hashable, times: int) -> Hashable:
+    """The label of an axis that uses so many times as many positions as those with this label."""
+    return label if times == 1 else Scaled(label, times)
+
+
 def root(label: Hashable) -> Hashable:
     """The label that decides how many positions an axis uses."""
-    return form_of(label).base
+    base = form_of(label).base
+    return root(base.of) if isinstance(base, Scaled) else base
 
 
 def family(label: Hashable) -> tuple[Hashable, int]:
@@ -70,13 +83,9 @@ def family(label: Hashable) -> tuple[Hashable, int]:
     return grown(form.base, by, form.stride), more
 
 
-def number_of(label: Hashable, base: Array) -> Array:
-    """How many positions axes with this label use, where those with its root use ``base``."""
-    return _following(form_of(label), Grown(root(label), 0), base)
-
-
-def _following(form: Grown, other: Grown, number: Array) -> Array:
-    return (number + (form.by - other.by) // other.stride) // (form.stride // other.stride)
+def number_of(label: Hashable, number: Array) -> Array:
+    """How many positions axes with this label use, where those with its root use ``number``."""
+    return count_of(label, {root(label): number})
 
 
 def count_of(label: Hashable, counts: Mapping[Any, Array]) -> Array:
@@ -85,10 +94,13 @@ def count_of(label: Hashable, counts: Mapping[Any, Array]) -> Array:
         return counts[label]
     form = form_of(label)
     known = [other for other in map(form_of, counts) if other.base == form.base and _leads(other, form)]
-    if not known:
+    if known:
+        nearest = max(known, key=lambda other: (other.stride, other.by))
+        number = counts[grown(nearest.base, nearest.by, nearest.stride)]
+        return (number + (form.by - nearest.by) // nearest.stride) // (form.stride // nearest.stride)
+    if not isinstance(form.base, Scaled):
         raise KeyError(label)
-    nearest = max(known, key=lambda other: (other.stride, other.by))
-    return _following(form, nearest, counts[grown(nearest.base, nearest.by, nearest.stride)])
+    return (count_of(form.base.of, counts) * form.base.times + form.by) // form.stride
 
 
 def _leads(other: Grown, form: Grown) -> bool:

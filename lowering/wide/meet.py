@@ -91,10 +91,10 @@ def met(call: Call, same: Same) -> SlotValues:
     dims = PAIRED[call.definition.type](call) if call.definition.type in PAIRED else {}
     paired: dict[Hashable, list[_Place]] = {}
     for slot, names in dims.items():
-        for name, place in (found for v in call.each(slot) for found in _places(v, names)):
+        for name, place in (one for v in call.each(slot) for one in _places(v, names)):
             paired.setdefault(name, []).append(place)
-    leads = {name: _lead(places, same) for name, places in paired.items()}
-    leads = {name: lead for name, lead in leads.items() if lead is not None}
+    found = {name: _lead(places, same) for name, places in paired.items()}
+    leads = {name: lead for name, lead in found.items() if lead is not None}
     values = dict(call.values)
     for slot, names in dims.items():
         value = values[slot]

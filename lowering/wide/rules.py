@@ -203,6 +203,12 @@ def _layer_norm(call: Call) -> Found:
     return {"Y": call.axes("X"), "Mean": rows, "Variance": rows}
 
 
+def _prelu(call: Call) -> Found:
+    """A slope for each channel, or for all places alike."""
+    wise = call.only("X", "Out" + GRAD) and call.attr("mode") != "element" and all(a.dim != 1 for a in call.axes("X"))
+    return {"*": call.axes("X")} if wise else None
+
+
 def _batch_norm(call: Call) -> Found:
     """Means over all dims but the channels: the op counts the used positions."""
     rank = len(call.shape("X"))
@@ -271,6 +277,7 @@ RULES: dict[str, Rule] = {
     "fill_constant_batch_size_like": _batch_like,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "prelu": _prelu,
     "gru_unit": _unit("Input", "HiddenPrev"),
     "lstm_unit": _unit("X", "C_prev"),
     "linear_chain_crf": _chains("Alpha", "EmissionExps"),
@@ -280,6 +287,6 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "batch_norm concat conv2d conv3d depthwise_conv2d pool2d pool3d gather gather_nd slice matmul matmul_v2 bmm"
-    " mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
+    "batch_norm concat conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
+    " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

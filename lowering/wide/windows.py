@@ -1,4 +1,4 @@
-"""For convolutions and pools, which axes the results have: see ``rules``."""
+"""For convolutions, pools and what enlarges images, which axes the results have: see ``rules``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.fills import lowest
 from lowering.wide.given import whole
-from lowering.wide.labels import grown
+from lowering.wide.labels import grown, scaled
 from lowering.wide.shapes import Found, Rule
 
 if TYPE_CHECKING:
@@ -45,6 +45,44 @@ def _convolved(call: Call) -> Found:
             call.fills["Input", axis] = 0
             more = sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1)
             axis = _slid(call, axis, more, call.attr("strides")[at])
+        found.append(axis)
+    return {"*": found}
+
+
+def _transposed(call: Call) -> Found:
+    """Each place spread over a window: what the transpose of ``_convolved`` reads."""
+    plain = call.attr("data_format") in ("AnyLayout", "NCHW") and call.attr("padding_algorithm") == "EXPLICIT"
+    free = any(call.attr("output_size")) or any(call.attr("output_padding"))
+    if not plain or free or not call.only("Input", "Output" + GRAD):
+        return None
+    spatial, found = call.shape("Filter")[2:], []
+    pads = _pads(call, len(spatial))
+    for axis in call.axes("Input"):
+        at = axis.dim - 2
+        if axis.dim and (at < 0 or not whole(axis, call.shape("Input"))):
+            return None
+        if axis.dim:
+            call.fills["Input", axis] = 0
+            stride = int(call.attr("strides")[at])
+            more = call.attr("dilations")[at] * (spatial[at] - 1) + 1 - stride - sum(pads[at])
+            label = grown(scaled(axis.label, stride), more)
+            axis = axis._replace(room=axis.room * stride + more, label=label)
+            call.least += [label] if more < 0 else []
+        found.append(axis)
+    return {"*": found}
+
+
+def _repeated(call: Call) -> Found:
+    """Each place as often as a whole number says."""
+    told, scale = any(call.each(slot) for slot in call.values if slot not in ("X", "Out" + GRAD)), call.attr("scale")
+    if told or call.attr("data_layout") != "NCHW" or call.attr("interp_method") != "nearest":
+        return None
+    found = []
+    for axis in call.axes("X"):
+        if axis.dim > 1:
+            if call.attr("align_corners") or scale < 1 or scale != int(scale) or not whole(axis, call.shape("X")):
+                return None
+            axis = axis._replace(room=axis.room * int(scale), label=scaled(axis.label, int(scale)))
         found.append(axis)
     return {"*": found}
 
@@ -98,6 +136,8 @@ def _slides(call: Call, at: int, rank: int) -> bool:
 
 
 WINDOWS: dict[str, Rule] = {
+    **dict.fromkeys(["conv2d_transpose", "depthwise_conv2d_transpose"], _transposed),
+    "nearest_interp": _repeated,
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
 }

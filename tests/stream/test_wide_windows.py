@@ -121,3 +121,48 @@ def test_nothing_of_a_dim_is_exact(rng: np.random.Generator, monkeypatch: pytest
 def test_what_is_fed_beside_has_a_place_less(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = [{**feed, "y": rng.normal(size=(B, feed["x"].shape[1] - 1, D))} for feed in feeds_of(rng, LENGTHS)]
     equal_to_exact_sizes(monkeypatch, targets, feeds, 2)
+
+
+# --- images of any size ---------------------------------------------------------------------------------------------
+
+
+def normalised(x: Any, filters: int, size: int, stride: int = 1, groups: int = 1) -> Any:
+    found = layers.conv2d(x, filters, size, stride, (size - 1) // 2, groups=groups, bias_attr=False)
+    return layers.hard_swish(layers.batch_norm(found))
+
+
+def squeezed(x: Any) -> Any:
+    """Channels weighed by what all places have of them."""
+    pooled = layers.pool2d(x, pool_type="avg", global_pooling=True)
+    return layers.elementwise_mul(x, layers.hard_sigmoid(layers.conv2d(pooled, 4, 1)))
+
+
+def segmented() -> Sequence[Any]:
+    """Text on images: smaller ones of more channels, enlarged again beside the larger ones, to the first size."""
+    image, wanted = (fluid.data(name, [None, 1, None, None], "float64") for name in ("image", "wanted"))
+    half = squeezed(normalised(image, 4, 3, 2))
+    quarter = normalised(normalised(half, 4, 3, 2, groups=4), 4, 1)
+    joined = layers.elementwise_add(layers.resize_nearest(quarter, scale=2, align_corners=False), half)
+    joined = layers.concat([joined, half], 1)
+    found = layers.sigmoid(layers.conv2d_transpose(joined, 1, filter_size=2, stride=2))
+    both = layers.reduce_sum(found * wanted)
+    loss = 1 - 2 * both / (layers.reduce_sum(found) + layers.reduce_sum(wanted))
+    return [layers.reduce_mean(loss), found]
+
+
+def images(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[Feed]:
+    found: list[Feed] = []
+    for height, width in sizes:
+        shape = 2, 1, height, width
+        found.append({"image": rng.normal(size=shape), "wanted": (rng.random(shape) < 0.3).astype(np.float64)})
+    return found
+
+
+def test_images_of_any_size(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [(16, 24), (20, 24), (20, 32), (24, 16), (16, 28), (12, 20)]
+    equal_to_exact_sizes(monkeypatch, segmented, images(rng, sizes), 3)
+
+
+def test_images_that_cannot_be_halved_are_refused_as_without_room(rng: np.random.Generator) -> None:
+    with pytest.raises(fluid.core.EnforceNotMet, match="elementwise_add"):
+        train(segmented, images(rng, [(16, 24), (20, 32), (24, 18)]))

@@ -166,6 +166,28 @@ CASES: dict[str, tuple[Case, ...]] = {
             {"groups": 2, "strides": [2, 2], "paddings": [1, 1]},
         ),
     ),
+    **dict.fromkeys(
+        ["conv2d_transpose", "depthwise_conv2d_transpose"],
+        (
+            Case({"Input": reals("b 2 n m"), "Filter": reals("2 1 2 3")}, "bnm", {"strides": [2, 3], "groups": 2}),
+            Case(
+                {"Input": reals("2 2 n m"), "Filter": reals("2 1 3 4")},
+                "nm",
+                {"strides": [2, 1], "paddings": [1, 0, 1, 2], "groups": 2},
+            ),
+        ),
+    ),
+    "nearest_interp": (
+        _shaped("bnm", "b 2 n m", scale=2.0, align_corners=False, interp_method="nearest"),
+        _shaped("bnm", "b 2 n m", scale=3.0, align_corners=False, interp_method="nearest"),
+        _shaped("bn", "b*n 2 3 2", out_h=2, out_w=5, align_corners=False, interp_method="nearest"),
+        _shaped("b", "b 2 n m", scale=2.0, interp_method="nearest"),
+        _shaped("", "b 2 n m", scale=2.0, align_corners=False),
+    ),
+    "prelu": (
+        Case({"X": reals("b 3 n m"), "Alpha": reals("3")}, "bnm", {"mode": "channel"}),
+        Case({"X": reals("b 3 n"), "Alpha": reals("1")}, "bn", {"mode": "all"}),
+    ),
     "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
     "pool2d": (
         _pooled("bncm", "b*n c m 3", "max", [1, 1], global_pooling=True),
