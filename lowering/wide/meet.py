@@ -35,11 +35,16 @@ class _Place(NamedTuple):
     number: Sized
 
 
-def _elementwise(call: Call) -> Dims:
+def first_dims(call: Call) -> dict[str, int]:
+    """The dims of the result of an elementwise op where those of X and Y begin."""
     x, y = (len(call.shape(slot)) for slot in ("X", "Y"))
     start = int(call.attr("axis"))
     start = start if start >= 0 else x - y
-    return {"X": range(x), "Y": range(start, start + y)}
+    return {"X": max(-start, 0), "Y": max(start, 0)}
+
+
+def _elementwise(call: Call) -> Dims:
+    return {slot: range(first, first + len(call.shape(slot))) for slot, first in first_dims(call).items()}
 
 
 def _alike(*slots: str) -> Callable[[Call], Dims]:

@@ -17,7 +17,7 @@ from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.along import ALONG
 from lowering.wide.fills import highest, lowest
-from lowering.wide.meet import ELEMENTWISE
+from lowering.wide.meet import ELEMENTWISE, first_dims
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
 from lowering.wide.windows import WINDOWS
@@ -50,18 +50,16 @@ def _alike(call: Call) -> Found:
 
 
 def _paired(call: Call) -> Found:
-    """Y is aligned with X from a dim on; where X has spare room, Y has as much, or a single element."""
-    x, y = call.shape("X"), call.shape("Y")
-    start = int(call.attr("axis"))
-    start = start if start >= 0 else len(x) - len(y)
-    shifted = {axis._replace(dim=axis.dim + start) for axis in call.axes("Y")}
-    if start < 0 or not shifted <= set(call.axes("X")):
-        return None
-    for axis in set(call.axes("X")) - shifted:
-        at = axis.dim - start
-        if 0 <= at < len(y) and y[at] != 1:
-            return None
-    return {"*": call.axes("X")}
+    """Y is aligned with X from a dim on; where one has spare room, the other has as much, or a single element."""
+    shapes = {slot: call.shape(slot) for slot in ("X", "Y")}
+    begins = first_dims(call)
+    found = {slot: {axis._replace(dim=axis.dim + begins[slot]) for axis in call.axes(slot)} for slot in shapes}
+    for slot, other in (("X", "Y"), ("Y", "X")):
+        for axis in found[slot] - found[other]:
+            at = axis.dim - begins[other]
+            if 0 <= at < len(shapes[other]) and shapes[other][at] != 1:
+                return None
+    return {"*": tuple(found["X"] | found["Y"])}
 
 
 def _rows(slot: str, attr: str) -> Rule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lowering.program import GRAD
@@ -74,15 +75,18 @@ def _transposed(call: Call) -> Found:
 
 def _repeated(call: Call) -> Found:
     """Each place as often as a whole number says."""
-    told, scale = any(call.each(slot) for slot in call.values if slot not in ("X", "Out" + GRAD)), call.attr("scale")
+    told, given = any(call.each(slot) for slot in call.values if slot not in ("X", "Out" + GRAD)), call.attr("scale")
     if told or call.attr("data_layout") != "NCHW" or call.attr("interp_method") != "nearest":
         return None
+    scales, rank = list(given) if isinstance(given, Sequence) else [given], len(call.shape("X")) - 2
+    scales = scales * rank if len(scales) == 1 else scales
     found = []
     for axis in call.axes("X"):
         if axis.dim > 1:
-            if call.attr("align_corners") or scale < 1 or scale != int(scale) or not whole(axis, call.shape("X")):
+            times = scales[axis.dim - 2] if scales else 0
+            if call.attr("align_corners") or times < 1 or times != int(times) or not whole(axis, call.shape("X")):
                 return None
-            axis = axis._replace(room=axis.room * int(scale), label=scaled(axis.label, int(scale)))
+            axis = axis._replace(room=axis.room * int(times), label=scaled(axis.label, int(times)))
         found.append(axis)
     return {"*": found}
 
@@ -137,7 +141,7 @@ def _slides(call: Call, at: int, rank: int) -> bool:
 
 WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(["conv2d_transpose", "depthwise_conv2d_transpose"], _transposed),
-    "nearest_interp": _repeated,
+    **dict.fromkeys(["nearest_interp", "nearest_interp_v2"], _repeated),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
 }

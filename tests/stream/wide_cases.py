@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bnm", "b n*2 m", dropout_prob=0.4, dropout_implementation="upscale_in_train"),
     ),
     **dict.fromkeys([f"elementwise_{name}" for name in "add sub mul max min".split()], _two(reals, reals)),
-    "elementwise_div": _two(reals, positive),
+    "elementwise_div": (*_two(reals, positive), Case({"X": reals("1 n"), "Y": positive("b n")}, "bn")),
     "elementwise_pow": _two(positive, reals),
     **dict.fromkeys(["elementwise_mod", "elementwise_floordiv"], _WHOLE),
     **dict.fromkeys("equal not_equal less_than less_equal greater_than greater_equal".split(), _COMPARED),
@@ -183,6 +183,10 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bn", "b*n 2 3 2", out_h=2, out_w=5, align_corners=False, interp_method="nearest"),
         _shaped("b", "b 2 n m", scale=2.0, interp_method="nearest"),
         _shaped("", "b 2 n m", scale=2.0, align_corners=False),
+    ),
+    "nearest_interp_v2": (
+        _shaped("bnm", "b 2 n m", scale=[2.0, 3.0], align_corners=False, interp_method="nearest"),
+        _shaped("b", "b 2 n m", scale=[1.5], align_corners=False, interp_method="nearest"),
     ),
     "prelu": (
         Case({"X": reals("b 3 n m"), "Alpha": reals("3")}, "bnm", {"mode": "channel"}),
