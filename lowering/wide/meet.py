@@ -39,8 +39,8 @@ def first_dims(call: Call) -> dict[str, int]:
     """The dims of the result of an elementwise op where those of X and Y begin."""
     x, y = (len(call.shape(slot)) for slot in ("X", "Y"))
     start = int(call.attr("axis"))
-    start = start if start >= 0 else x - y
-    return {"X": max(-start, 0), "Y": max(start, 0)}
+    start = start if start >= 0 else abs(x - y)
+    return {"X": start, "Y": 0} if x < y else {"X": 0, "Y": start}
 
 
 def _elementwise(call: Call) -> Dims:

@@ -98,6 +98,11 @@ _TURNED = (_shaped("abnm", "a b n*m", axis=[2, 0, 1]),)
 _COMPARED = _two(lambda dims: below(dims, 3), lambda dims: below(dims, 3))
 _WHOLE = _two(lambda dims: below(dims, 9), lambda dims: below(dims, 5, 1))
 _BITWISE = _alike(lambda dims: below(dims, 8))
+_SMALLER = (
+    Case({"X": reals("1 n"), "Y": positive("b n")}, "bn"),
+    Case({"X": reals("n m"), "Y": positive("b n m 2")}, "bnm", {"axis": 1}),
+    Case({"X": reals("1"), "Y": positive("b n m")}, "bnm"),
+)
 _SCORED = {"Logits": reals("b n 4"), "Label": below("b n 1", 4)}
 
 CASES: dict[str, tuple[Case, ...]] = {
@@ -121,7 +126,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bnm", "b n*2 m", dropout_prob=0.4, dropout_implementation="upscale_in_train"),
     ),
     **dict.fromkeys([f"elementwise_{name}" for name in "add sub mul max min".split()], _two(reals, reals)),
-    "elementwise_div": (*_two(reals, positive), Case({"X": reals("1 n"), "Y": positive("b n")}, "bn")),
+    "elementwise_div": (*_two(reals, positive), *_SMALLER),
     "elementwise_pow": _two(positive, reals),
     **dict.fromkeys(["elementwise_mod", "elementwise_floordiv"], _WHOLE),
     **dict.fromkeys("equal not_equal less_than less_equal greater_than greater_equal".split(), _COMPARED),
