@@ -107,6 +107,15 @@ class Wide:
     axes: tuple[Axis, ...] = field(metadata={"static": True})
 
     @property
+    def padded(self) -> bool:
+        """Whether some positions may be unused: how many are used is known only to the run."""
+        return True
+
+    def with_data(self, data: Array) -> Wide:
+        """The same axes and counts for other numbers."""
+        return replace(self, data=data)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of ``data``."""
         return self.data.shape

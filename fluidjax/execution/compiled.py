@@ -28,7 +28,7 @@ from lowering.engine.align import Expected, check_expected
 from lowering.engine.either import NeedsOneForm
 from lowering.engine.plan import Segment
 from lowering.engine.runner import number_of
-from lowering.errors import InvalidArgumentError, Need, NeedsExact
+from lowering.errors import InvalidArgumentError, Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
@@ -154,7 +154,7 @@ class CompiledOps:
         self._ready: dict[Hashable, Compiled] = {}
         self._coming: dict[Hashable, Once] = {}
         self.used: dict[str, int] = {}
-        self.uneven: dict[str, NeedsExact] = {}
+        self.uneven: dict[str, Need] = {}
         self._expected: Expected = {}
         self.traces = 0
         self.price = 0.0

@@ -17,7 +17,7 @@ from lowering.engine.counts import plain
 from lowering.engine.either import Either, NeedsOneForm
 from lowering.engine.runner import Runner, number_of
 from lowering.engine.updates import UpdateRunner
-from lowering.errors import NeedsExact
+from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.wide.calls import check_left
 
@@ -69,7 +69,7 @@ class Traced:
     watch: Watch | None = None
     expected: Expected = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
-    uneven: Mapping[str, NeedsExact] = field(default_factory=dict)
+    uneven: Mapping[str, Need] = field(default_factory=dict)
     ran: bool = False
     seconds: float = 0.0
 

@@ -14,7 +14,7 @@ from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
 from lowering.values import Array, Axis, LoDArray, Wide, is_concrete, is_padded
-from lowering.wide.labels import Grown
+from lowering.wide.labels import Sized, form_of, number_of, root
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner
@@ -50,14 +50,23 @@ class Equal(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The axes with a label of a wide input of a trace, by position, must use at least so many positions."""
+    """Axes with this label, which follows from a wide input of a trace, by position, have a used position."""
 
     at: int
     label: Hashable
-    number: int
 
 
-Expected = dict[Equal | Least, Need]
+class Same(NamedTuple):
+    """The axes with two labels use equally many positions.
+
+    Each is (position of a wide input of a trace from whose size it follows, label), or (None, the number).
+    """
+
+    one: tuple[int | None, Any]
+    other: tuple[int | None, Any]
+
+
+Expected = dict[Equal | Least | Same, Need]
 
 
 class FedRows:
@@ -78,14 +87,62 @@ class FedRows:
         for one, other in pairwise(at):
             self.expected.setdefault(Equal(one, other), NeedsExact(UNEVEN).asked_by(op))
 
-    def expect_some(self, op: OpView, label: Grown) -> None:
-        """Record that ``op`` leaves some positions of axes with this label, which it cuts; NeedsSizes if it may not."""
-        needed = NeedsSizes(f"op {op.type} cuts all there is of a dim")
-        needed.labels = frozenset({label.base})
-        needed.asked_by(op)
-        if label.base not in self._wide:
-            raise needed
-        self.expected.setdefault(Least(self._wide[label.base], label.base, 1 - label.by), needed)
+    def knows(self, label: Hashable) -> bool:
+        """Whether a size that axes with this label follow is that of an input."""
+        return root(label) in self._wide
+
+    def expect_some(self, label: Hashable, needed: NeedsSizes) -> None:
+        """Record that axes with this label have a position; else ``needed`` is raised."""
+        self.expected.setdefault(Least(self._wide[root(label)], label), needed)
+
+    def expect_same(self, one: Sized, other: Sized, needed: NeedsSizes) -> None:
+        """Record that these are equal; else ``needed`` is raised."""
+        sides = [(None, int(n)) if label is None else (self._wide[root(label)], label) for label, n in (one, other)]
+        self.expected.setdefault(Same(*sides), needed)
+
+
+class Conditions:
+    """What an op on wide values needs their sizes to be: checked by the host where it knows them, else by the run."""
+
+    def __init__(self, op: OpView, runner: Runner):
+        self._op, self._runner = op, runner
+
+    def some(self, label: Hashable, count: Array) -> None:
+        """Axes with this label, of which so many positions are used, have at least one."""
+        needed = self._needed("cuts all there is of a dim", label)
+        if self._runner.fed.knows(label):
+            self._runner.fed.expect_some(label, needed)
+        else:
+            self._flag(count < 1, needed)
+
+    def same(self, one: Sized, other: Sized) -> None:
+        """Axes with two labels use equally many positions; without a label, the number is known."""
+        labels = [label for label, _ in (one, other) if label is not None]
+        needed = self._needed("pairs dims whose sizes differ", *labels)
+        if all(map(self._runner.fed.knows, labels)):
+            self._runner.fed.expect_same(one, other, needed)
+        else:
+            self._flag(one[1] != other[1], needed)
+
+    def sized(self, results: SlotValues) -> None:
+        """No dim is made of a number that is less than the size of another, and nothing."""
+        for value in flat(results):
+            for axis, count in zip(_axes(value), value.counts if _axes(value) else (), strict=True):
+                form = form_of(axis.label)
+                if 1 + form.by < form.stride:
+                    self.some(axis.label, count)
+
+    def _needed(self, why: str, *labels: Hashable) -> NeedsSizes:
+        needed = NeedsSizes(f"op {self._op.type} {why}")
+        needed.labels = frozenset(map(root, labels))
+        needed.asked_by(self._op)
+        return needed
+
+    def _flag(self, flag: Array, needed: NeedsSizes) -> None:
+        """Let the run raise ``needed`` where ``flag`` is set."""
+        name = f"{needed} of op {self._op.index} of block {self._op.block_idx}: {sorted(map(str, needed.labels))}"
+        self._runner.uneven[name] = needed
+        self._runner.overflow(name, flag)
 
 
 def _axes(value: Any) -> Sequence[Axis]:
@@ -99,13 +156,22 @@ def check_expected(expected: Expected, inputs: Sequence[Any]) -> None:
             raise need
 
 
-def _met(what: Equal | Least, inputs: Sequence[Any]) -> bool:
+def _met(what: Equal | Least | Same, inputs: Sequence[Any]) -> bool:
     if isinstance(what, Least):
-        value = inputs[what.at]
-        known = zip(_axes(value), value.counts, strict=True) if isinstance(value, Wide) else ()
-        return all(axis.label != what.label or not is_concrete(n) or n >= what.number for axis, n in known)
+        size = _size(inputs[what.at], what.label)
+        return size is None or size > 0
+    if isinstance(what, Same):
+        sizes = {label if at is None else _size(inputs[at], label) for at, label in what}
+        return None in sizes or len(sizes) == 1
     counts = [v.nrows for v in (inputs[what.one], inputs[what.other]) if is_padded(v) and is_concrete(v.nrows)]
     return len(counts) < 2 or bool(counts[0] == counts[1])
+
+
+def _size(value: Any, label: Hashable) -> int | None:
+    """How many positions axes with this label use, where their size follows from that of ``value``."""
+    known = {axis.label: n for axis, n in zip(_axes(value), value.counts, strict=True)} if _axes(value) else {}
+    number = known.get(root(label))
+    return int(number_of(label, number)) if is_concrete(number) else None
 
 
 def regrown(values: SlotValues, results: SlotValues) -> SlotValues:

@@ -215,7 +215,7 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
             " convert it first (get_tensor_from_selected_rows for sparse gradients, array_to_lod_tensor for arrays)"
         )
     if slot.wants == "lod":
-        return value if isinstance(value, LoDArray) else LoDArray(value)
+        return value if isinstance(value, (LoDArray, Wide)) else LoDArray(value)
     data = data_of(value)
     if isinstance(data, np.ndarray) and is_float(data.dtype) and not definition.fold:
         return jnp.asarray(data)  # rules index and update what they read; known floats are not shapes or counts

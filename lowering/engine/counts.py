@@ -34,15 +34,19 @@ class RowSize(int):
         nrows: the actual number, a traced scalar (int32).
         least: the number if there are no rows.
         label: of axes that use as many positions; None for rows.
+        rate: how many times as many it is.
     """
 
     nrows: Array
     least: int
     label: Hashable = None
+    rate: int = 1
 
     @staticmethod
-    def of(number: Array, counted: Counted, rate: int, base: int) -> RowSize:
+    def of(number: Array, counted: Counted, rate: int, base: int, *, multiples: bool = False) -> RowSize:
         """The size rate * number + base: with room as an int; as the run has it, and not below 0, in ``nrows``.
+
+        ``multiples``: whether it may be a multiple of the size of a dim.
 
         Raises:
             NeedsExact: the size shrinks as rows are added, so the room does not bound it; or it is no size that an
@@ -50,12 +54,13 @@ class RowSize(int):
         """
         if rate < 0:
             raise NeedsExact("a size that falls as rows are added")
-        if counted.label is not None and (rate != 1 or base < 0):
-            raise NeedsExact("a multiple of the size of a dim, or less than it")
+        if counted.label is not None and (counted.room + base < 1 or (rate != 1 and (base or not multiples))):
+            raise NeedsExact("a multiple of the size of a dim, or nothing of it")
         size = RowSize(rate * counted.room + base)
         size.nrows = jnp.maximum(rate * jnp.asarray(number) + base, 0).astype(np.int32)
         size.least = base
         size.label = None if counted.label is None else grown(counted.label, base)
+        size.rate = 1 if counted.label is None else rate
         return size
 
     def within(self, first: int, last: int) -> RowSize:
@@ -77,22 +82,22 @@ class RowSize(int):
         return size
 
 
-def sizes_of(counts: RowCounts) -> list[int]:
-    """The numbers with room; those that follow rows or wide dims are ``RowSize``.
+def sizes_of(counts: RowCounts, *, multiples: bool = False) -> list[int]:
+    """The numbers with room; those that follow rows or wide dims are ``RowSize``, ``multiples`` of these if so wanted.
 
     Raises NeedsExact for one that follows several.
     """
-    return [_size(counts, i, base) for i, base in enumerate(counts.base)]
+    return [_size(counts, i, base, multiples) for i, base in enumerate(counts.base)]
 
 
-def _size(counts: RowCounts, i: int, base: int) -> int:
+def _size(counts: RowCounts, i: int, base: int, multiples: bool) -> int:
     found = [k for k, rate in enumerate(counts.rates) if rate[i]]
     if len(found) > 1:
         raise NeedsExact("a size that follows several dims")
     if not found:
         return base
     (k,) = found
-    return RowSize.of(counts.numbers[k], counts.counted[k], counts.rates[k][i], base)
+    return RowSize.of(counts.numbers[k], counts.counted[k], counts.rates[k][i], base, multiples=multiples)
 
 
 def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:

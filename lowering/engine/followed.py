@@ -15,13 +15,14 @@ from lowering.errors import NeedsSizes
 from lowering.program import OpView
 from lowering.registry import OpDef
 from lowering.values import RowCounts, is_concrete
+from lowering.wide.labels import root
 
 Labels = frozenset[Hashable]
 
 # Ops that make dims of the sizes that they are given, and tell which; others get them as numbers.
 _SIZED = frozenset("expand fill_constant range sequence_mask slice".split())
 # Those whose rules for wide inputs look for the axes of these sizes.
-_RESHAPING = frozenset(["reshape", "reshape2"])
+_RESHAPING = frozenset(["reshape", "reshape2", "tile"])
 
 
 class Followed:
@@ -68,5 +69,5 @@ def unsized(definition: OpDef, values: SlotValues, *, wide: bool) -> SlotValues:
 def refused_numbers(op: OpView, labels: Labels, why: str) -> NeedsSizes:
     """The error for an op that cannot take numbers that follow dims with these labels."""
     needed = NeedsSizes(f"op {op.type} {why}")
-    needed.labels = labels
+    needed.labels = frozenset(map(root, labels))
     return needed.asked_by(op)

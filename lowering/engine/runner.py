@@ -13,7 +13,7 @@ import numpy as np
 
 from lowering import symbols
 from lowering.engine import kinds
-from lowering.engine.align import UNEVEN, FedRows, aligned, regrown
+from lowering.engine.align import UNEVEN, Conditions, FedRows, aligned, regrown
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
 from lowering.engine.checks import Watch, merged
@@ -83,7 +83,7 @@ class Runner:
         self.ample = ample
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
-        self.uneven: dict[str, NeedsExact] = {}  # what to raise if an overflow means that rows do not match
+        self.uneven: dict[str, Need] = {}  # what to raise if an overflow means that rows or sizes do not match
         self.widened = widened
         self.labels = Labels() if wide else None
         self.growing = growing
@@ -218,6 +218,7 @@ class Runner:
             values = unsized(definition, values, wide=False)
             given = aligned(definition, op, values, self)
             results = self._with_sizes(run, given) if given is values else regrown(values, run(given))
+        Conditions(op, self).sized(results)
         named = scatter(definition, op, results if op.block_idx == 0 else each(results, plain))
         if op.computes_gradients and self.widest:
             check_gradients_of_wide(op, named, env)
@@ -257,7 +258,7 @@ class Runner:
             run = partial(run, key=placed(key, flat(values)))
         self.widest = True
         values = unsized(definition, values, wide=True)
-        results = run_wide(definition, op, values, run, env, partial(self.fed.expect_some, op))
+        results = run_wide(definition, op, values, run, env, Conditions(op, self))
         if any(isinstance(v, SelectedRows) for v in flat(results)):
             self.scattered |= {axis.label for v in flat(values) if is_wide(v) for axis in v.axes}
         return results if op.block_idx == 0 else each(results, plain)

@@ -20,7 +20,7 @@ from lowering.errors import CarryChanges
 from lowering.loops.carried import abstract
 from lowering.loops.tracing import trace
 from lowering.values import Axis, Wide
-from lowering.wide.labels import Carried, Grown, grown
+from lowering.wide.labels import Carried, family, grown
 
 Env = dict[str, Any]
 Step = Callable[[Env, Any], tuple[Env, Env, Env]]
@@ -154,9 +154,8 @@ def _more(before: Hashable, after: Hashable) -> int | None:
         return after.size - before.size if after.size >= before.size else None
     if before == after:
         return 0
-    if isinstance(before, _Size) or not isinstance(after, Grown):
-        return None
-    return next((n for n in range(1, after.by + 1) if grown(before, n) == after), None)
+    (one, start), (other, end) = family(before), family(after)
+    return end - start if one == other and end > start else None
 
 
 def _roomy(value: Any, axes: tuple[Axis, ...]) -> Wide:

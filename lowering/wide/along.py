@@ -13,7 +13,8 @@ import numpy as np
 
 from lowering.values import Axis
 from lowering.wide.fills import highest, lowest, unordered
-from lowering.wide.shapes import Found, Rule, has_at_least, whole
+from lowering.wide.given import whole
+from lowering.wide.shapes import Found, Rule, has_at_least
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +15,9 @@ from lowering.engine.random_bits import Placed
 from lowering.errors import Need, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
-from lowering.values import Array, Axis, LoDArray, SelectedRows, Wide, data_of, is_padded
-from lowering.wide.labels import count_of, root
+from lowering.values import Array, Axis, LoDArray, RowCounts, SelectedRows, Wide, data_of, is_padded
+from lowering.wide.labels import Sized, count_of, root
+from lowering.wide.meet import grown_back, met
 from lowering.wide.moves import closed_up, mask, parted, refilled, turned
 from lowering.wide.rules import GATHERING, RULES
 from lowering.wide.sizes import SIZES
@@ -37,7 +38,9 @@ class Call:
         joined: (axis, n, m) if its positions are put between n others and m others along its dim.
         moved: slot -> a change of its array before the op runs, given the numbers of used positions by label.
         least: labels of the results' axes that may have lost all positions.
+        alike: pairs of labels, with their numbers of used positions, that are taken to be equal.
         ended: slot -> an axis of its value, of which the op gets the used positions where the room ends.
+        kept: slots whose value the op gets with its axes: it counts used positions itself.
     """
 
     op: OpView
@@ -49,7 +52,9 @@ class Call:
     joined: tuple[Axis, int, int] | None = None
     moved: dict[str, Callable[[Array, Mapping[Any, Array]], Array]] = field(default_factory=dict)
     least: list[Any] = field(default_factory=list)
+    alike: list[tuple[Sized, Sized]] = field(default_factory=list)
     ended: dict[str, Axis] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
 
     def attr(self, name: str) -> Any:
         """An attribute, or its default."""
@@ -72,6 +77,29 @@ class Call:
     def only(self, *slots: str) -> bool:
         """Whether no other slot has a wide value."""
         return not any(isinstance(v, Wide) for s in self.values if s not in slots for v in self.each(s))
+
+
+class Told(Protocol):
+    """Hears of what an op needs sizes to be, and has it checked; raises NeedsSizes where nobody can."""
+
+    def some(self, label: Any, count: Array) -> None:
+        """Axes with this label, of which so many positions are used, have at least one."""
+
+    def same(self, one: Sized, other: Sized) -> None:
+        """Axes with these labels use equally many positions."""
+
+
+class _Refusing(NamedTuple):
+    """Refuses all that would have to be checked."""
+
+    op: OpView
+    values: SlotValues
+
+    def some(self, label: Any, count: Array) -> None:
+        raise refused(self.op, flat(self.values), "may leave nothing of a dim")
+
+    def same(self, one: Sized, other: Sized) -> None:
+        raise refused(self.op, flat(self.values), "pairs dims whose sizes may differ")
 
 
 def is_wide(value: Any) -> bool:
@@ -97,17 +125,17 @@ def run_wide(
     values: SlotValues,
     run: Run,
     env: Mapping[str, Any],
-    some: Callable[[Any], None] | None = None,
+    told: Told | None = None,
 ) -> SlotValues:
     """The results of an op with some wide values.
 
-    ``some`` is told of labels of axes that may have lost all positions; without it, such a loss is refused.
+    ``told`` hears of what the sizes have to be; without it, an op for which they have to be anything is refused.
 
     Raises NeedsSizes if the op cannot take them.
     """
     try:
         if definition.forward is None:
-            return _forward(definition, op, values, run, some)
+            return _forward(definition, op, values, run, told)
         return _backward(definition, op, values, run, env)
     except Need:
         raise
@@ -115,18 +143,19 @@ def run_wide(
         raise refused(op, flat(values), f"failed on more room than it needs: {error}") from error
 
 
-def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, some: Any) -> SlotValues:
+def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, told: Told | None) -> SlotValues:
     if op.type in SIZES:
         return SIZES[op.type](values)
-    call = _called(definition, op, values)
+    call, found = _called(definition, op, values), told or _Refusing(op, values)
+    call.values = values = met(call, found.same)
     axes = RULES[op.type](call)
     if axes is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
-    if call.least and some is None:
-        raise refused(op, flat(values), "may leave nothing of a dim")
-    for label in call.least:
-        some(label)
     counts = _counts(values)
+    for label in call.least:
+        found.some(label, count_of(label, counts))
+    for pair in call.alike:
+        found.same(*pair)
     results = run(_filled(call, values, counts))
     wrapped = {}
     for slot, result in results.items():
@@ -140,6 +169,7 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
+    call.values = values = met(call, lambda *_: None)  # as in the forward op
     if forward.type in GATHERING and RULES[forward.type](call) is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
     counts = _counts(values)
@@ -173,8 +203,11 @@ def _called(forward: OpDef, op: OpView, values: SlotValues) -> Call:
 
 
 def _counts(values: SlotValues) -> dict[Any, Array]:
-    wide = [v for v in flat(values) if isinstance(v, Wide)]
-    return {axis.label: count for v in wide for axis, count in zip(v.axes, v.counts, strict=True)}
+    """The numbers of used positions by label, of axes and of what follows their sizes."""
+    every = list(flat(values))
+    told = {c.label: n for v in every if isinstance(v, RowCounts) for c, n in zip(v.counted, v.numbers, strict=True)}
+    wide = [v for v in every if isinstance(v, Wide)]
+    return told | {axis.label: count for v in wide for axis, count in zip(v.axes, v.counts, strict=True)}
 
 
 def _each(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> Any:
@@ -200,6 +233,7 @@ def _like(result: Any, forward: Any, counts: Mapping[Any, Array], op: OpView, va
     """A gradient with the axes of its forward variable."""
     if result is None or not isinstance(forward, Wide):
         return result
+    result = grown_back(result, forward)
     if isinstance(result, Wide) or tuple(result.shape) != tuple(forward.shape):
         raise refused(op, [forward, *flat(values)], "has a gradient of another shape")
     known = {axis.label: count for axis, count in zip(forward.axes, forward.counts, strict=True)}
@@ -226,7 +260,7 @@ def check_gradients_of_wide(op: OpView, results: Mapping[str, Any], env: Mapping
 
 def _filled(call: Call, values: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:
     """Bare arrays, with the op's neutral element at unused positions."""
-    given = each(values, bare)
+    given = {slot: value if slot in call.kept else each({slot: value}, bare)[slot] for slot, value in values.items()}
     for slot, change in call.moved.items():
         given[slot] = change(given[slot], counts)
     for slot, axis in call.ended.items():

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from lowering.values import Array
 
 LONGEST = "longest sequence"
+Sized = tuple[Hashable, Array]  # a label, and how many positions are used; or None, and a size that is known
 
 
 class Labels:
@@ -25,10 +26,18 @@ class Labels:
 
 
 class Grown(NamedTuple):
-    """The label of an axis that uses ``by`` positions more than those labelled ``base``."""
+    """The label of an axis that uses (n + by) // stride positions where those labelled ``base`` use n."""
 
     base: Hashable
     by: int
+    stride: int = 1
+
+
+class Scaled(NamedTuple):
+    """The label of an axis that uses ``times`` as many positions as those labelled ``of``."""
+
+    of: Hashable
+    times: int
 
 
 class Carried(NamedTuple):
@@ -44,21 +53,56 @@ class Carried(NamedTuple):
     by: int
 
 
-def grown(label: Hashable, by: int) -> Hashable:
-    """The label of an axis that uses ``by`` positions more than those with this label."""
-    if not by:
-        return label
-    return Grown(label.base, label.by + by) if isinstance(label, Grown) else Grown(label, by)
+def grown(label: Hashable, by: int, stride: int = 1) -> Hashable:
+    """The label of an axis that uses (n + by) // stride positions where those with this label use n."""
+    before = form_of(label)
+    found = Grown(before.base, before.by + by * before.stride, before.stride * stride)
+    return before.base if found == form_of(before.base) else found
+
+
+def form_of(label: Hashable) -> Grown:
+    """A label as one that follows from its root."""
+    return label if isinstance(label, Grown) else Grown(label, 0)
+
+
+def scaled(label: Hashable, times: int) -> Hashable:
+    """The label of an axis that uses so many times as many positions as those with this label."""
+    return label if times == 1 else Scaled(label, times)
 
 
 def root(label: Hashable) -> Hashable:
     """The label that decides how many positions an axis uses."""
-    return label.base if isinstance(label, Grown) else label
+    base = form_of(label).base
+    return root(base.of) if isinstance(base, Scaled) else base
+
+
+def family(label: Hashable) -> tuple[Hashable, int]:
+    """A label, and how many positions more than that this one uses; labels a fixed number apart share the first."""
+    form = form_of(label)
+    more, by = divmod(form.by, form.stride)
+    return grown(form.base, by, form.stride), more
+
+
+def number_of(label: Hashable, number: Array) -> Array:
+    """How many positions axes with this label use, where those with its root use ``number``."""
+    return count_of(label, {root(label): number})
 
 
 def count_of(label: Hashable, counts: Mapping[Any, Array]) -> Array:
-    """How many positions axes with this label use; ``counts`` has it for this label, or for one it has grown from."""
-    if label in counts or not isinstance(label, Grown):
+    """How many positions axes with this label use; ``counts`` has it for this label, or for one it follows from."""
+    if label in counts:
         return counts[label]
-    nearest = max((k for k in counts if root(k) == label.base), key=lambda k: k.by if isinstance(k, Grown) else 0)
-    return counts[nearest] + (label.by - (nearest.by if isinstance(nearest, Grown) else 0))
+    form = form_of(label)
+    known = [other for other in map(form_of, counts) if other.base == form.base and _leads(other, form)]
+    if known:
+        nearest = max(known, key=lambda other: (other.stride, other.by))
+        number = counts[grown(nearest.base, nearest.by, nearest.stride)]
+        return (number + (form.by - nearest.by) // nearest.stride) // (form.stride // nearest.stride)
+    if not isinstance(form.base, Scaled):
+        raise KeyError(label)
+    return (count_of(form.base.of, counts) * form.base.times + form.by) // form.stride
+
+
+def _leads(other: Grown, form: Grown) -> bool:
+    """Whether the number of one label's positions decides that of another's."""
+    return form.stride % other.stride == 0 and (form.by - other.by) % other.stride == 0

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.along import ALONG
 from lowering.wide.fills import highest, lowest
+from lowering.wide.meet import ELEMENTWISE, first_dims
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
 from lowering.wide.windows import WINDOWS
@@ -29,10 +31,6 @@ _PLACES = FINITE_PLACES | frozenset(
     "brelu ceil clip cos exp fill_any_like floor hard_shrink hard_sigmoid hard_swish log logical_not pow reciprocal"
     " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu"
     " acos asin atan bitwise_not celu cosh erf expm1 log10 log1p log2 mish selu silu sinh tan trunc".split()
-)
-_PAIRED = frozenset(
-    [f"elementwise_{name}" for name in "add sub mul div max min pow mod floordiv".split()]
-    + "equal not_equal less_than less_equal greater_than greater_equal".split()
 )
 _ALIKE = frozenset(
     "sum logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor huber_loss log_loss where".split()
@@ -52,18 +50,16 @@ def _alike(call: Call) -> Found:
 
 
 def _paired(call: Call) -> Found:
-    """Y is aligned with X from a dim on; where X has spare room, Y has as much, or a single element."""
-    x, y = call.shape("X"), call.shape("Y")
-    start = int(call.attr("axis"))
-    start = start if start >= 0 else len(x) - len(y)
-    shifted = {axis._replace(dim=axis.dim + start) for axis in call.axes("Y")}
-    if start < 0 or not shifted <= set(call.axes("X")):
-        return None
-    for axis in set(call.axes("X")) - shifted:
-        at = axis.dim - start
-        if 0 <= at < len(y) and y[at] != 1:
-            return None
-    return {"*": call.axes("X")}
+    """Y is aligned with X from a dim on; where one has spare room, the other has as much, or a single element."""
+    shapes = {slot: call.shape(slot) for slot in ("X", "Y")}
+    begins = first_dims(call)
+    found = {slot: {axis._replace(dim=axis.dim + begins[slot]) for axis in call.axes(slot)} for slot in shapes}
+    for slot, other in (("X", "Y"), ("Y", "X")):
+        for axis in found[slot] - found[other]:
+            at = axis.dim - begins[other]
+            if 0 <= at < len(shapes[other]) and shapes[other][at] != 1:
+                return None
+    return {"*": tuple(found["X"] | found["Y"])}
 
 
 def _rows(slot: str, attr: str) -> Rule:
@@ -205,6 +201,22 @@ def _layer_norm(call: Call) -> Found:
     return {"Y": call.axes("X"), "Mean": rows, "Variance": rows}
 
 
+def _prelu(call: Call) -> Found:
+    """A slope for each channel, or for all places alike."""
+    wise = call.only("X", "Out" + GRAD) and call.attr("mode") != "element" and all(a.dim != 1 for a in call.axes("X"))
+    return {"*": call.axes("X")} if wise else None
+
+
+def _batch_norm(call: Call) -> Found:
+    """Means over all dims but the channels: the op counts the used positions."""
+    rank = len(call.shape("X"))
+    channels = rank - 1 if call.attr("data_layout") == "NHWC" and rank > 2 else 1
+    if not call.only("X", "Y" + GRAD) or any(axis.dim == channels for axis in call.axes("X")):
+        return None
+    call.kept.add("X")
+    return {"Y": call.axes("X")}
+
+
 def _chains(*paired: str) -> Rule:
     """Padded sequences with given lengths: whatever follows them is ignored, and meaningless."""
 
@@ -229,7 +241,7 @@ def _nothing(call: Call) -> Found:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_PLACES, _same),
-    **dict.fromkeys(_PAIRED, _paired),
+    **dict.fromkeys(ELEMENTWISE, _paired),
     **dict.fromkeys(_ALIKE, _alike),
     **LAYOUTS,
     **WINDOWS,
@@ -262,6 +274,8 @@ RULES: dict[str, Rule] = {
     "one_hot_v2": _one_hot,
     "fill_constant_batch_size_like": _batch_like,
     "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
+    "prelu": _prelu,
     "gru_unit": _unit("Input", "HiddenPrev"),
     "lstm_unit": _unit("X", "C_prev"),
     "linear_chain_crf": _chains("Alpha", "EmissionExps"),
@@ -271,6 +285,6 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = frozenset(
-    "concat conv2d conv3d pool2d pool3d gather gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean"
-    " reduce_max reduce_min reduce_prod".split()
+    "batch_norm concat conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
+    " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

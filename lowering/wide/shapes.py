@@ -7,10 +7,11 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from lowering.engine.counts import RowSize, sizes_of
+from lowering.engine.counts import RowSize
 from lowering.program import GRAD
-from lowering.values import Axis, RowCounts, is_concrete
-from lowering.wide.labels import grown, root
+from lowering.values import Axis
+from lowering.wide.given import bounds, given, whole
+from lowering.wide.labels import grown
 from lowering.wide.moves import places_in_room
 
 if TYPE_CHECKING:
@@ -87,29 +88,28 @@ def _transpose(call: Call) -> Found:
 
 def _reshape(call: Call) -> Found:
     """A dim that contains all positions, and nothing else in between, keeps them all."""
-    x, wanted = call.shape("X"), _wanted(call)
+    x, told = call.shape("X"), given(call, "ShapeTensor", "Shape", multiples=True)
+    wanted = [int(n) for n in call.attr("shape")] if told is None else told.numbers
     if not call.only("X") or wanted is None or any(n == 0 and i >= len(x) for i, n in enumerate(wanted)):
         return None
-    shape = [x[i] if n == 0 else n for i, n in enumerate(wanted)]
+    shape = [x[i] if n == 0 else int(n) for i, n in enumerate(wanted)]
     if -1 in shape:
         rest = -prod(shape)
         if not rest or prod(x) % rest:
             return None
         shape[shape.index(-1)] = prod(x) // rest
+    if told is not None:
+        told.fix(shape)
     sized = {i: n for i, n in enumerate(wanted) if isinstance(n, RowSize)}
     found = _relaid(call, x, shape, {i for i, n in enumerate(wanted) if n in (0, -1)} | sized.keys())
-    same = found is not None and all(Axis(i, int(n), n.label) in found["*"] for i, n in sized.items())
+    same = found is not None and all(_keeps(n, i, found["*"]) for i, n in sized.items())
     return found if same else None
 
 
-def _wanted(call: Call) -> list[int] | None:
-    """The shape that is given; None if it is known only to the run, but for the sizes of wide dims."""
-    given = call.each("ShapeTensor") or call.each("Shape")
-    if not given:
-        return [int(n) for n in call.attr("shape")]
-    if not all(isinstance(v, RowCounts) or is_concrete(v) for v in given):
-        return None
-    return [n for v in given for n in (sizes_of(v) if isinstance(v, RowCounts) else v.reshape(-1).tolist())]
+def _keeps(n: RowSize, dim: int, axes: Sequence[Axis]) -> bool:
+    """Whether a dim of this size is that of the axes in it."""
+    found = [axis for axis in axes if axis.dim == dim]
+    return [(axis.label, axis.room * n.rate) for axis in found] == [(n.label, int(n))]
 
 
 def _relaid(call: Call, x: Sequence[int], shape: Sequence[int], follows: set[int]) -> Found:
@@ -159,32 +159,31 @@ def _unsqueeze(call: Call) -> Found:
 
 
 def _slice(call: Call) -> Found:
-    """Along other axes; or the first or last positions, or all but one, of what is fed and has as many.
+    """Along other axes; or the first or last positions, or all but some, of what has as many.
 
     What is cut to the size of a wide dim need not be wide itself.
     """
     if not call.axes("Input"):
         return {"*": ()}
-    computed = any(call.each(slot) for slot in call.values if slot.startswith(("Starts", "Ends")))
-    if computed or not call.only("Input", "Out" + GRAD):
+    cut = bounds(call, _FAR)
+    if cut is None or not call.only("Input", "Out" + GRAD):
         return None
-    cut = dict(zip(call.attr("axes"), zip(call.attr("starts"), call.attr("ends"), strict=True), strict=True))
     gone = set(call.attr("decrease_axis"))
     left = []
     for axis in call.axes("Input"):
         size = call.shape("Input")[axis.dim]
         start, end = cut.get(axis.dim, (0, size))
         end = _FAR if start == -1 and end == 0 and axis.dim in gone else end
-        fed = whole(axis, call.shape("Input")) and isinstance(root(axis.label), int)
-        if fed and 0 <= start < end < size:
+        wise = whole(axis, call.shape("Input"))
+        if wise and 0 <= start < end < size:
             has_at_least(call, axis, end)
             continue
-        if fed and start < 0 and (start < end < 0 or end >= _FAR) and not call.ended:
+        if wise and start < 0 and (start < end < 0 or end >= _FAR) and not call.ended:
             call.ended["Input"] = axis
             has_at_least(call, axis, -start)
             continue
-        if fed and ((start == 1 and end >= _FAR) or (start, end) == (0, -1)):
-            axis = axis._replace(room=size - 1, label=grown(axis.label, -1))
+        if wise and 0 <= start and (end < 0 or end >= _FAR) and (lost := start - min(end, 0)):
+            axis = axis._replace(room=size - lost, label=grown(axis.label, -lost))
             call.least.append(axis.label)
         elif start != 0 or end < size:
             return None
@@ -196,11 +195,6 @@ def has_at_least(call: Call, axis: Axis, number: int) -> None:
     """Let the op run wide only where so many positions are used; one always is."""
     if number > 1:
         call.least.append(grown(axis.label, 1 - number))
-
-
-def whole(axis: Axis, shape: Sequence[int]) -> bool:
-    """Whether a dim is the positions of an axis and nothing else."""
-    return axis.inner == 1 and axis.room == shape[axis.dim]
 
 
 def _gather(call: Call) -> Found:
@@ -236,14 +230,20 @@ def _places_in(call: Call, axes: Sequence[Sequence[Axis]]) -> None:
         call.moved["Index"] = partial(places_in_room, merged)
 
 
-def _repeated(attr: str) -> Rule:
-    """Whole copies of X side by side, along other dims than those that are wide."""
+def _repeated(attr: str, slot: str) -> Rule:
+    """Whole copies of X side by side, along other dims than those that are wide; one place, as often as one has."""
 
     def rule(call: Call) -> Found:
-        times, told = call.attr(attr), any(call.each(slot) for slot in call.values if slot != "X")
-        if told or len(times) != len(call.shape("X")):
+        found, x = given(call, f"{attr}_tensor", slot), call.shape("X")
+        times = call.attr(attr) if found is None else found.numbers
+        if times is None or len(times) != len(x) or any(times[axis.dim] != 1 for axis in call.axes("X")):
             return None
-        return None if any(times[axis.dim] != 1 for axis in call.axes("X")) else {"*": call.axes("X")}
+        sized = [(dim, n) for dim, n in enumerate(times) if isinstance(n, RowSize)]
+        if any(n.label is None or x[dim] != 1 for dim, n in sized):
+            return None
+        if found is not None:
+            found.fix([int(n) for n in times])
+        return {"*": [*call.axes("X"), *(Axis(dim, int(n), n.label) for dim, n in sized)]}
 
     return rule
 
@@ -282,6 +282,6 @@ LAYOUTS: dict[str, Rule] = {
     "unsqueeze2": _unsqueeze,
     "slice": _slice,
     "expand_as": _expand_as,
-    "expand": _repeated("expand_times"),
-    "tile": _repeated("repeat_times"),
+    "expand": _repeated("expand_times", "ExpandTimes"),
+    "tile": _repeated("repeat_times", "RepeatTimes"),
 }

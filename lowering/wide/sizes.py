@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from lowering.engine.counts import SlotValues
 from lowering.errors import NeedsSizes
 from lowering.values import Array, Counted, Meta, RowCounts, Wide
-from lowering.wide.labels import Grown, root
+from lowering.wide.labels import family, root
 
 if TYPE_CHECKING:
     from lowering.registry import Check
@@ -53,18 +54,33 @@ def shape_of(value: Wide) -> RowCounts:
     base = [int(n) for n in value.shape]
     found: dict[Hashable, tuple[Array, Counted, list[int]]] = {}
     for axis, count in zip(value.axes, value.counts, strict=True):
-        label, by = root(axis.label), axis.label.by if isinstance(axis.label, Grown) else 0
+        label, by = family(axis.label)
         each = value.shape[axis.dim] // axis.room
         rates: list[int] = [0] * len(base)
         number, counted, rates = found.setdefault(label, (count - np.int32(by), Counted(axis.room - by, label), rates))
         rates[axis.dim], base[axis.dim] = each, each * by
     if len({axis.dim for axis in value.axes}) < len(value.axes):
         needed = NeedsSizes("a dim that is the product of several")
-        needed.labels = frozenset(found)
+        needed.labels = frozenset(map(root, found))
         raise needed
     numbers, counts, rates_of = zip(*found.values(), strict=True)
     return RowCounts(numbers, counts, tuple(map(tuple, rates_of)), tuple(base), (len(base),), np.dtype(np.int32))
 
 
+def size_of(value: Wide) -> RowCounts:
+    """int64 [1]: the number of used elements; NeedsSizes if it follows several dims."""
+    if len(value.axes) > 1:
+        needed = NeedsSizes("a number of elements that is the product of several sizes")
+        needed.labels = frozenset(root(axis.label) for axis in value.axes)
+        raise needed
+    ((axis,), (count,)) = value.axes, value.counts
+    (label, by), rate = family(axis.label), prod(value.shape) // axis.room
+    counted = Counted(axis.room - by, label)
+    return RowCounts((count - np.int32(by),), (counted,), ((rate,),), (rate * by,), (1,), np.dtype(np.int64))
+
+
 # Ops that tell sizes of their input, and read nothing else of it.
-SIZES: dict[str, Callable[[SlotValues], SlotValues]] = {"shape": lambda values: {"Out": shape_of(values["Input"])}}
+SIZES: dict[str, Callable[[SlotValues], SlotValues]] = {
+    "shape": lambda values: {"Out": shape_of(values["Input"])},
+    "size": lambda values: {"Out": size_of(values["Input"])},
+}

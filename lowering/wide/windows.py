@@ -1,14 +1,16 @@
-"""For convolutions and pools, which axes the results have: see ``rules``."""
+"""For convolutions, pools and what enlarges images, which axes the results have: see ``rules``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.fills import lowest
-from lowering.wide.labels import grown
-from lowering.wide.shapes import Found, Rule, whole
+from lowering.wide.given import whole
+from lowering.wide.labels import grown, scaled
+from lowering.wide.shapes import Found, Rule
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
@@ -21,15 +23,16 @@ def _pads(call: Call, rank: int) -> list[tuple[int, int]]:
     return list(zip(pads[::2], pads[1::2], strict=True))
 
 
-def _slid(call: Call, axis: Axis, more: int) -> Axis:
-    """The axis of windows, one at each place, of which there are so many more than places."""
-    axis = axis._replace(room=axis.room + more, label=grown(axis.label, more))
+def _slid(call: Call, axis: Axis, more: int, stride: int) -> Axis:
+    """The axis of windows: the first of each ``stride`` of the places, of which so many are added or lost."""
+    room = -(-(axis.room + more) // stride)
+    axis = axis._replace(room=room, label=grown(axis.label, more + stride - 1, stride))
     call.least += [axis.label] if more < 0 else []
     return axis
 
 
 def _convolved(call: Call) -> Found:
-    """Windows along whole dims, one at each place, which read zeros where nothing is used, as in the padding."""
+    """Windows along whole dims, which read zeros where nothing is used, as in the padding."""
     spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
     if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
         return None
@@ -37,11 +40,53 @@ def _convolved(call: Call) -> Found:
     found = []
     for axis in call.axes("Input"):
         at = axis.dim - 2
-        if axis.dim and (at < 0 or not whole(axis, call.shape("Input")) or call.attr("strides")[at] != 1):
+        if axis.dim and (at < 0 or not whole(axis, call.shape("Input"))):
             return None
         if axis.dim:
             call.fills["Input", axis] = 0
-            axis = _slid(call, axis, sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1))
+            more = sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1)
+            axis = _slid(call, axis, more, call.attr("strides")[at])
+        found.append(axis)
+    return {"*": found}
+
+
+def _transposed(call: Call) -> Found:
+    """Each place spread over a window: what the transpose of ``_convolved`` reads."""
+    plain = call.attr("data_format") in ("AnyLayout", "NCHW") and call.attr("padding_algorithm") == "EXPLICIT"
+    free = any(call.attr("output_size")) or any(call.attr("output_padding"))
+    if not plain or free or not call.only("Input", "Output" + GRAD):
+        return None
+    spatial, found = call.shape("Filter")[2:], []
+    pads = _pads(call, len(spatial))
+    for axis in call.axes("Input"):
+        at = axis.dim - 2
+        if axis.dim and (at < 0 or not whole(axis, call.shape("Input"))):
+            return None
+        if axis.dim:
+            call.fills["Input", axis] = 0
+            stride = int(call.attr("strides")[at])
+            more = call.attr("dilations")[at] * (spatial[at] - 1) + 1 - stride - sum(pads[at])
+            label = grown(scaled(axis.label, stride), more)
+            axis = axis._replace(room=axis.room * stride + more, label=label)
+            call.least += [label] if more < 0 else []
+        found.append(axis)
+    return {"*": found}
+
+
+def _repeated(call: Call) -> Found:
+    """Each place as often as a whole number says."""
+    told, given = any(call.each(slot) for slot in call.values if slot not in ("X", "Out" + GRAD)), call.attr("scale")
+    if told or call.attr("data_layout") != "NCHW" or call.attr("interp_method") != "nearest":
+        return None
+    scales, rank = list(given) if isinstance(given, Sequence) else [given], len(call.shape("X")) - 2
+    scales = scales * rank if len(scales) == 1 else scales
+    found = []
+    for axis in call.axes("X"):
+        if axis.dim > 1:
+            times = scales[axis.dim - 2] if scales else 0
+            if call.attr("align_corners") or times < 1 or times != int(times) or not whole(axis, call.shape("X")):
+                return None
+            axis = axis._replace(room=axis.room * int(times), label=scaled(axis.label, int(times)))
         found.append(axis)
     return {"*": found}
 
@@ -60,8 +105,7 @@ def _pooled(call: Call) -> Found:
         elif _single(call, axis.dim - 2):
             one.append(axis)
         elif _slides(call, axis.dim - 2, len(x) - 2):
-            more = sum(_pads(call, len(x) - 2)[axis.dim - 2]) - call.attr("ksize")[axis.dim - 2] + 1
-            found.append(_slid(call, axis, more))
+            found.append(_slid(call, axis, *_windows(call, axis.dim - 2, len(x) - 2)))
             call.refilled = True
         else:
             return None
@@ -77,16 +121,27 @@ def _single(call: Call, at: int) -> bool:
     return bool(not adaptive if everything else adaptive and call.attr("ksize")[at] == 1)
 
 
+def _windows(call: Call, at: int, rank: int) -> tuple[int, int]:
+    """By how many places windows of stride 1 exceed those that they read, and the stride."""
+    stride = int(call.attr("strides")[at])
+    more = sum(_pads(call, rank)[at]) - int(call.attr("ksize")[at]) + 1
+    return more + (stride - 1 if call.attr("ceil_mode") else 0), stride
+
+
 def _slides(call: Call, at: int, rank: int) -> bool:
-    """Whether there is a window at each place, and a mean divides by the same number whether places follow or not."""
-    free = call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT"
-    if free or call.attr("strides")[at] != 1:
+    """Whether each window has a place in it, and a mean divides by the same number whether places follow or not."""
+    if call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT":
         return False
-    before, after = _pads(call, rank)[at]
-    return bool(call.attr("pooling_type") == "max" or after <= (0 if call.attr("exclusive") else before))
+    (before, after), stride = _pads(call, rank)[at], call.attr("strides")[at]
+    beyond = after + (stride - 1 if call.attr("ceil_mode") else 0)
+    if call.attr("pooling_type") == "max":
+        return bool(beyond < call.attr("ksize")[at])
+    return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 
 WINDOWS: dict[str, Rule] = {
-    **dict.fromkeys(["conv2d", "conv3d"], _convolved),
+    **dict.fromkeys(["conv2d_transpose", "depthwise_conv2d_transpose"], _transposed),
+    **dict.fromkeys(["nearest_interp", "nearest_interp_v2"], _repeated),
+    **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
 }

@@ -21,7 +21,8 @@ from lowering.program import GRAD, OpView
 from lowering.values import Axis, LoDArray, Wide, exact
 from lowering.wide.labels import count_of
 from lowering.wide.rules import RULES
-from tests.stream.wide_cases import CASES, Case, Input, reals
+from tests.stream.wide_cases import CASES
+from tests.stream.wide_inputs import Case, Input, reals
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -190,11 +191,14 @@ def test_unused_probabilities_are_copies(index: int) -> None:
 
 @pytest.mark.parametrize("op_type", ["matmul", "matmul_v2", "bmm"])
 @pytest.mark.parametrize("slot", ["X", "Y"])
-def test_batches_with_room_on_one_side_are_refused(op_type: str, slot: str) -> None:
-    """The matrices of a batch are paired: both sides need the room."""
+def test_batches_with_room_on_one_side_are_cut_to_the_other(op_type: str, slot: str) -> None:
+    """The matrices of a batch are paired: as many are used as the other side has, if there is room for them."""
     case = Case({"X": reals("b 2 3"), "Y": reals("b 3 2")}, "b")
     call = Call(op_type, case, {"b": 2}, 7)
     wide, _ = call.widened({"b": 4})
     (name,) = call.bound.op.inputs[slot]
+    values = {**call.bound.values, name: wide[name]}
+    hold(op_type, call._both(values, call.cotangents), call.expected)
+    (other,) = call.bound.op.inputs["Y" if slot == "X" else "X"]
     with pytest.raises(NeedsSizes):
-        jax.eval_shape(call._forward, {**call.bound.values, name: wide[name]})
+        jax.eval_shape(call._forward, {**values, other: np.concatenate([values[other]] * 3)})

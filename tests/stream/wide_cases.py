@@ -1,78 +1,14 @@
-"""For each op with a rule for wide dims: inputs whose shapes are written in letters, which stand for sizes that vary.
-
-``"b n*m 4"`` has three dims, the second of which holds the positions of n and m, as after a reshape.
-"""
+"""For each op with a rule for wide dims: inputs with dims that vary (see ``wide_inputs``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from lowering.values import LoDArray
-
-Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Input:
-    """Its dims, and how the numbers of an array of a shape are drawn; ``of`` what dims, if they are places there."""
-
-    dims: str
-    draw: Draw
-    of: str = ""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call of an op.
-
-    Attributes:
-        inputs: slot -> an input, a list of them, a fixed value, or a function from (generator, letter -> size) to one.
-        takes: the letters that may be wide, each alone and all together; for others the op may ask for true sizes.
-        counts: the number of variables of an output slot that takes several.
-        backward: whether the gradient op takes what the op takes.
-        least: the least size of a dim.
-    """
-
-    inputs: Mapping[str, Any]
-    takes: str
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    backward: bool = True
-    least: int = 1
-
-
-def reals(dims: str) -> Input:
-    """Numbers of either sign."""
-    return Input(dims, lambda rng, shape: rng.standard_normal(shape))
-
-
-def between(dims: str, low: float, high: float) -> Input:
-    """Numbers from [low, high)."""
-    return Input(dims, lambda rng, shape: rng.uniform(low, high, shape))
-
-
-def positive(dims: str) -> Input:
-    """Numbers from [0.5, 2)."""
-    return between(dims, 0.5, 2)
-
-
-def below(dims: str, end: int, start: int = 0) -> Input:
-    """Integers from [start, end)."""
-    return Input(dims, lambda rng, shape: rng.integers(start, end, shape))
-
-
-def flags(dims: str) -> Input:
-    """Booleans."""
-    return Input(dims, lambda rng, shape: rng.random(shape) < 0.5)
-
-
-def bits(dims: str) -> Input:
-    """Zeros and ones, as float64."""
-    return Input(dims, lambda rng, shape: (rng.random(shape) < 0.5).astype(np.float64))
+from tests.stream.wide_inputs import Case, Input, below, between, bits, flags, positive, reals
 
 
 def _one(make: Callable[[str], Input], **attrs: Any) -> tuple[Case, ...]:
@@ -104,6 +40,11 @@ def _shaped(takes: str, dims: str, /, slot: str = "X", least: int = 1, **attrs: 
 
 def _pooled(takes: str, dims: str, pooling_type: str, ksize: list[int], **attrs: Any) -> Case:
     return Case({"X": reals(dims)}, takes, {"pooling_type": pooling_type, "ksize": ksize, **attrs}, least=3)
+
+
+def _normalised(takes: str, dims: str, *, size: str = "3", **attrs: Any) -> Case:
+    learned = {"Scale": reals(size), "Bias": reals(size), "Mean": reals(size), "Variance": positive(size)}
+    return Case({"X": reals(dims), **learned}, takes, attrs, backward=not attrs.get("is_test"), least=2)
 
 
 def _tied(dims: str) -> Input:
@@ -157,6 +98,11 @@ _TURNED = (_shaped("abnm", "a b n*m", axis=[2, 0, 1]),)
 _COMPARED = _two(lambda dims: below(dims, 3), lambda dims: below(dims, 3))
 _WHOLE = _two(lambda dims: below(dims, 9), lambda dims: below(dims, 5, 1))
 _BITWISE = _alike(lambda dims: below(dims, 8))
+_SMALLER = (
+    Case({"X": reals("1 n"), "Y": positive("b n")}, "bn"),
+    Case({"X": reals("n m"), "Y": positive("b n m 2")}, "bnm", {"axis": 1}),
+    Case({"X": reals("1"), "Y": positive("b n m")}, "bnm"),
+)
 _SCORED = {"Logits": reals("b n 4"), "Label": below("b n 1", 4)}
 
 CASES: dict[str, tuple[Case, ...]] = {
@@ -180,7 +126,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bnm", "b n*2 m", dropout_prob=0.4, dropout_implementation="upscale_in_train"),
     ),
     **dict.fromkeys([f"elementwise_{name}" for name in "add sub mul max min".split()], _two(reals, reals)),
-    "elementwise_div": _two(reals, positive),
+    "elementwise_div": (*_two(reals, positive), *_SMALLER),
     "elementwise_pow": _two(positive, reals),
     **dict.fromkeys(["elementwise_mod", "elementwise_floordiv"], _WHOLE),
     **dict.fromkeys("equal not_equal less_than less_equal greater_than greater_equal".split(), _COMPARED),
@@ -209,7 +155,47 @@ CASES: dict[str, tuple[Case, ...]] = {
     "conv2d": (
         Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"paddings": [1, 1, 0, 2]}),
         Case({"Input": reals("b*n 2 m 3"), "Filter": reals("2 2 3 3")}, "bnm", {"paddings": [1, 1]}, least=2),
-        Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "n", {"strides": [1, 2], "groups": 2}, least=2),
+        Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "nm", {"strides": [1, 2], "groups": 2}, least=2),
+        Case({"Input": reals("b 1 n m"), "Filter": reals("2 1 3 2")}, "bnm", {"strides": [2, 3], "paddings": [1, 2]}),
+        Case(
+            {"Input": reals("2 1 n m"), "Filter": reals("1 1 2 2")},
+            "nm",
+            {"strides": [3, 2], "paddings": [0, 1, 2, 0], "dilations": [2, 1]},
+            least=3,
+        ),
+    ),
+    "depthwise_conv2d": (
+        Case(
+            {"Input": reals("b 2 n m"), "Filter": reals("2 1 2 3")},
+            "bnm",
+            {"groups": 2, "strides": [2, 2], "paddings": [1, 1]},
+        ),
+    ),
+    **dict.fromkeys(
+        ["conv2d_transpose", "depthwise_conv2d_transpose"],
+        (
+            Case({"Input": reals("b 2 n m"), "Filter": reals("2 1 2 3")}, "bnm", {"strides": [2, 3], "groups": 2}),
+            Case(
+                {"Input": reals("2 2 n m"), "Filter": reals("2 1 3 4")},
+                "nm",
+                {"strides": [2, 1], "paddings": [1, 0, 1, 2], "groups": 2},
+            ),
+        ),
+    ),
+    "nearest_interp": (
+        _shaped("bnm", "b 2 n m", scale=2.0, align_corners=False, interp_method="nearest"),
+        _shaped("bnm", "b 2 n m", scale=3.0, align_corners=False, interp_method="nearest"),
+        _shaped("bn", "b*n 2 3 2", out_h=2, out_w=5, align_corners=False, interp_method="nearest"),
+        _shaped("b", "b 2 n m", scale=2.0, interp_method="nearest"),
+        _shaped("", "b 2 n m", scale=2.0, align_corners=False),
+    ),
+    "nearest_interp_v2": (
+        _shaped("bnm", "b 2 n m", scale=[2.0, 3.0], align_corners=False, interp_method="nearest"),
+        _shaped("b", "b 2 n m", scale=[1.5], align_corners=False, interp_method="nearest"),
+    ),
+    "prelu": (
+        Case({"X": reals("b 3 n m"), "Alpha": reals("3")}, "bnm", {"mode": "channel"}),
+        Case({"X": reals("b 3 n"), "Alpha": reals("1")}, "bn", {"mode": "all"}),
     ),
     "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
     "pool2d": (
@@ -222,7 +208,13 @@ CASES: dict[str, tuple[Case, ...]] = {
         _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 0, 1, 0]),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 1, 1, 0], exclusive=False),
         _pooled("b", "b 2 m n", "avg", [3, 2], paddings=[1, 1]),
-        _pooled("b", "b 2 m n", "max", [2, 2], strides=[2, 2]),
+        _pooled("bmn", "b 2 m n", "max", [2, 2], strides=[2, 2]),
+        _pooled("bmn", "b 2 m n", "max", [3, 2], strides=[2, 3], paddings=[1, 1, 0, 0]),
+        _pooled("bmn", "b 2 m n", "max", [3, 2], strides=[2, 2], ceil_mode=True),
+        _pooled("b", "b 2 m n", "max", [2, 2], strides=[3, 3], ceil_mode=True),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2]),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], paddings=[1, 1], exclusive=False),
+        _pooled("b", "b 2 m n", "avg", [3, 2], strides=[2, 2], ceil_mode=True),
         _pooled("", "b m n 2", "max", [2, 2], data_format="NHWC"),
     ),
     "pool3d": (_pooled("bmn", "b 1 m 3 n", "max", [2, 2, 1], strides=[1, 2, 1], paddings=[1, 0, 0]),),
@@ -248,6 +240,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bn", "b n 4", slot="Input", least=3, axes=[1], starts=[-3], ends=[-1]),
         _shaped("bn", "b n 4", slot="Input", least=3, axes=[1], starts=[1], ends=[3]),
         _shaped("b", "b n 4", slot="Input", least=3, axes=[1], starts=[-3], ends=[1]),
+        _shaped("bn", "b n 4", slot="Input", least=4, axes=[1], starts=[2], ends=[-1]),
     ),
     "expand_as": (
         Case({"X": reals("b 1 3"), "target_tensor": reals("b n 3")}, "bn"),
@@ -329,6 +322,13 @@ CASES: dict[str, tuple[Case, ...]] = {
     "layer_norm": (
         Case({"X": reals("b n 3"), "Scale": reals("3"), "Bias": reals("3")}, "bn", {"begin_norm_axis": 2}),
         _shaped("b", "b n 3"),
+    ),
+    "batch_norm": (
+        _normalised("bnm", "b 3 n m"),
+        _normalised("bnm", "b n*m 3", data_layout="NHWC", momentum=0.5),
+        _normalised("bnm", "b*n 3 m", use_global_stats=True),
+        _normalised("bn", "b 3 n", is_test=True),
+        _normalised("b", "b n 2", size="n"),
     ),
     "gru_unit": (Case(_UNIT, "bn"),),
     "lstm_unit": (Case({"X": reals("b*n 8"), "C_prev": reals("b*n 2")}, "bn", {"forget_bias": 0.5}),),

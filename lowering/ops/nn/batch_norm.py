@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from lowering.engine.infer_rules import by_rule
 from lowering.ops.math.extrema import at_least
 from lowering.registry import MASKED, op
-from lowering.values import LoDArray, row_mask
+from lowering.values import LoDArray, Wide, row_mask
+from lowering.wide.moves import mask
 
 
 def channel_axis(ndim, data_layout):
@@ -27,15 +28,27 @@ def _other_axes(x, axis):
     return tuple(d for d in range(x.ndim) if d != axis)
 
 
-def _count(x: LoDArray, axis):
-    """Number of values of a channel; a traced one when rows are padded."""
+def _count(x: LoDArray | Wide, axis):
+    """Number of values of a channel; a traced one when rows are padded, or dims wide."""
     n = math.prod(x.shape[d] for d in range(x.data.ndim) if d not in (0, axis))
+    if isinstance(x, Wide):
+        return _used(x, n * x.shape[0]).astype(x.dtype)
     return n * jnp.maximum(x.rows(), 1).astype(x.dtype) if x.padded else n * x.shape[0]
 
 
-def _single(x: LoDArray, axis):
-    """Whether a channel has one value alone, which has no variance; traced when rows are padded."""
-    if math.prod(x.shape[d] for d in range(x.data.ndim) if d not in (0, axis)) != 1:
+def _used(x: Wide, room):
+    """How many of the positions for which there is ``room`` are used: int32."""
+    for along, count in zip(x.axes, x.counts, strict=True):
+        room = room // along.room * jnp.maximum(count, 1)
+    return room
+
+
+def _single(x: LoDArray | Wide, axis):
+    """Whether a channel has one value alone, which has no variance; traced when rows are padded, or dims wide."""
+    n = math.prod(x.shape[d] for d in range(x.data.ndim) if d not in (0, axis))
+    if isinstance(x, Wide):
+        return _used(x, n * x.shape[0]) == 1
+    if n != 1:
         return False
     return x.rows() == 1 if x.padded else x.shape[0] == 1
 
@@ -47,12 +60,16 @@ def _choose(condition, these, others):
     return tuple(jnp.where(condition, a, b) for a, b in zip(these, others, strict=True))
 
 
-def _valid(x: LoDArray, values):
-    """`values`, zero in padding rows."""
+def _valid(x: LoDArray | Wide, values):
+    """`values`, zero in padding rows and at unused positions of wide dims."""
+    if isinstance(x, Wide):
+        for along, count in zip(x.axes, x.counts, strict=True):
+            values = jnp.where(mask(x.shape, along, count), values, 0)
+        return values
     return jnp.where(row_mask(x), values, 0) if x.padded else values
 
 
-def statistics(x: LoDArray, axis):
+def statistics(x: LoDArray | Wide, axis):
     """(mean, biased variance) of each channel over the valid rows, two passes."""
     over, n = _other_axes(x.data, axis), _count(x, axis)
     mean = _valid(x, x.data).sum(axis=over) / n
@@ -76,18 +93,18 @@ def _normalise(x, scale, bias, mean, inv_std, axis):
     return x * _per_channel(gain, x, axis) + _per_channel(shift, x, axis)
 
 
-def _wide(rows: LoDArray, like):
+def _widened(rows: LoDArray | Wide, like):
     """Rows in the precision of the statistics: sums of half-precision numbers would soon be beyond their range."""
     return rows.with_data(rows.data.astype(jnp.promote_types(rows.dtype, like.dtype)))
 
 
-def batch_norm_forward(rows: LoDArray, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
+def batch_norm_forward(rows: LoDArray | Wide, scale, bias, mean, variance, momentum, *, epsilon, running, axis):
     """(Y, MeanOut, VarianceOut, SavedMean, SavedVariance); Fluid leaves the saved ones unset when running.
 
     Fluid skips channels with a single value: Y = X, and the running statistics are unchanged. Y has the type of X.
     """
     narrow = rows.dtype
-    rows = _wide(rows, mean)
+    rows = _widened(rows, mean)
     x = rows.data
     unused = jnp.zeros_like(mean)
     if running:
@@ -102,10 +119,10 @@ def batch_norm_forward(rows: LoDArray, scale, bias, mean, variance, momentum, *,
     return y.astype(narrow), *rest
 
 
-def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, axis):
+def batch_norm_backward(rows: LoDArray | Wide, scale, d_y, mean, inv_std, *, running, axis):
     """(X@GRAD, Scale@GRAD, Bias@GRAD); (Y@GRAD, 0, 0) where Fluid has skipped channels of one value."""
     narrow = rows.dtype
-    rows, d_y = _wide(rows, mean), d_y.astype(jnp.promote_types(d_y.dtype, mean.dtype))
+    rows, d_y = _widened(rows, mean), d_y.astype(jnp.promote_types(d_y.dtype, mean.dtype))
     x = rows.data
     over = _other_axes(x, axis)
     x_hat = (x - _per_channel(mean, x, axis)) * _per_channel(inv_std, x, axis)
@@ -121,8 +138,8 @@ def batch_norm_backward(rows: LoDArray, scale, d_y, mean, inv_std, *, running, a
     return _rows_like(rows, d_x.astype(narrow)), *rest
 
 
-def _rows_like(rows: LoDArray, data):
-    return rows.with_data(data) if rows.padded else data
+def _rows_like(rows: LoDArray | Wide, data):
+    return rows.with_data(data) if isinstance(rows, LoDArray) and rows.padded else data
 
 
 def _like_x(shapes, attr):
