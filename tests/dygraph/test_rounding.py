@@ -35,8 +35,8 @@ class Net(dg.Layer):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_eager_step_agrees_with_a_program(name: str, rng: np.random.Generator) -> None:
-    """A program is compiled as a whole, eager ops run one by one, first on NumPy, so that some round differently: losses
-    agree to 1e-5, not always to the bit."""
+    """A program is compiled as a whole, eager ops run one by one, first on NumPy, so that some round differently:
+    losses agree to 1e-5, not always to the bit."""
     images = rng.random((4, 2, 1, 6, 6), np.float32)
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 90
