@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
-from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.alive import array_of, referenced, to_device
+from fluidjax.eager.alive import array_of, lost, referenced, to_device
 from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line, within
 from fluidjax.eager.kernels import Kernel, replaced
@@ -44,7 +43,13 @@ class Recorder:
         point: the records of the batch (see ``points``).
         outputs: the stand-ins for outputs, by number; references other than the dict's count as uses.
         apart: how many constants of the batch were not recorded, because they change.
+        parts: what has been repeated in the batch: calls of layers, backward passes and updates.
+        promised: the step that stands for the batch, of which nothing is recorded (see ``promised``); None for none.
+        learn: is told of the parts of each batch that ran.
     """
+
+    promised: Any = None
+    learn: Any = None
 
     def __init__(self) -> None:
         self.blocks = Blocks()
@@ -64,6 +69,7 @@ class Recorder:
         self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
         self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
+        self.parts: list[Any] = []
         self._limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
@@ -306,6 +312,12 @@ class Recorder:
         uninterrupted(self._run_pending)
 
     def _run_pending(self) -> None:
+        point, parts = self.point, self.parts
+        self._run_batch()
+        if parts and self.learn is not None:
+            self.learn(point, parts)
+
+    def _run_batch(self) -> None:
         for reference in self.calls:
             if (call := reference()) is not None:
                 call.hold()
@@ -333,15 +345,3 @@ class Recorder:
 
 
 recorder = Recorder()
-
-
-def lost() -> EnforceNotMet:
-    """The error for a value whose op failed."""
-    return EnforceNotMet(
-        explain(
-            "a variable has no value: an op that it follows from failed when it ran",
-            "values of ops that succeeded",
-            "a value that was never computed",
-            "mend the op that the earlier error names, and compute the variable again",
-        )
-    )

@@ -381,6 +381,8 @@ class Tracer:
         """See ``VarBase.backward``."""
         if root._place is None:  # of a leaf, or of what an earlier pass began with, it changes nothing
             return
+        if recorder.promised is not None and recorder.promised.backward(root, retain_graph):
+            return
         if root.stop_gradient or not repeated(recorder, root, retain_graph):
             self._pass(root, retain_graph)
         if not retain_graph:
