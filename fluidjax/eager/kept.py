@@ -45,10 +45,9 @@ class Kept:
         recorder.point = end
         self.codes, self.serial, self.left = codes, recorder.serial, self.values
 
-    @property
-    def specs(self) -> list[Spec]:
-        """The specs of the values."""
-        return [value.spec for value in self.values]
+    def spec(self, number: int) -> Spec:
+        """The spec of a variable's value."""
+        return self.values[number].spec
 
     def now(self, number: int) -> Value:
         """The value of a variable; the group parts."""
@@ -78,7 +77,7 @@ class Member:
     @property
     def spec(self) -> Spec:
         """The spec of the value."""
-        return self._group.specs[self._number]
+        return self._group.spec(self._number)
 
     def now(self) -> Value:
         """The value; the group parts."""

@@ -75,6 +75,7 @@ class _Making:
             raise _Other
         numbers = [None if s.__class__ is int else self._numbers.get(id(s)) for s in call.sources]
         outer = [(k, s, body.reads[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
+        outer.sort(key=lambda each: each[1].__class__ is not int)
         ones, gradients = self._gradients()
         leaves, given = self._leaves()
         cleared = _are_cleared(list(gradients))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.alive import array_of
+from fluidjax.eager.alive import array_of, to_device
 from fluidjax.eager.bodies import Body, CallNode
 from fluidjax.eager.demands import is_below
 from fluidjax.eager.frames import Frame
@@ -69,7 +69,10 @@ class Step:
     Attributes:
         body: of the call.
         numbers: for each variable that the call reads, its number among those of the update; None for others.
-        outer: (its number in the call, its source (see ``Known`` of ``dygraph``), its spec) for each other variable.
+        outer: (its number in the call, its source (see ``Repeated``), its spec) for each other variable, arguments first.
+        fixed, held: those of them that are no arguments, and what they held when the step began.
+        read: the arguments among them that the pass reads.
+        ids: of the variables of gradients.
         root, visit: the number of the output that the backward pass starts from, and what the pass finds at the call.
         ones: the gradient of the root.
         leaves: those of the pass and the update; None where the variable of the update with that number is one.
@@ -97,12 +100,16 @@ class Step:
         self.frame: Frame = parts["frame"]
         self.shown: list[int] = parts["shown"]
         self.found: list[int] = parts["found"]
-        self.flows = [self.body.flows[k] for k, _, _ in self.outer]
-        self.specs = [spec for _, _, spec in self.outer]
-        self.sources = [source for _, source, _ in self.outer]
+        self.ids = [*map(id, self.gradients)]
+        self._given = [source for _, source, _ in self.outer if source.__class__ is int]
+        self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
+        self.held: list[Any] = []  # what these held when they were looked at last
+        self._specs = [spec for _, _, spec in self.outer]
+        self._flows = [self.body.flows[k] for k, _, _ in self.outer]
         place = {k: n for n, (k, _, _) in enumerate(self.outer)}
-        self.limits = [(place[k], high) for k, high in self.body.limits]
-        self.pulled = [None if k is None or k not in place else place[k] for k in self.body.leaves]
+        self._limits = [(place[k], high) for k, high in self.body.limits]
+        self.pulled = [None if k is None else place.get(k) for k in self.body.leaves]
+        self.read = [place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)]
         self.parts: tuple[Any, Any] = parts["parts"]
 
     def begin(
@@ -120,27 +127,32 @@ class Step:
             return None
         if recorder.point.depth or recorder.leaves:
             return None
-        variables, values = [], []
-        for source in self.sources:
-            if source.__class__ is int:
-                variables.append(given[source])
-                values.append(current[source])
-            else:
-                variables.append(source)
-                held = source._held
-                values.append(held if held.__class__ is Value else source._value)
-        if not all(values) or [value.spec for value in values] != self.specs:
+        variables = [*map(given.__getitem__, self._given), *self.fixed]
+        if [var._held for var in self.fixed] != self.held and not self._look():
             return None
-        if [var._stop_gradient is False for var in variables] != self.flows or len({*map(id, values)}) != len(values):
+        values = [*map(current.__getitem__, self._given), *self.held]
+        if [value.spec for value in values] != self._specs or True in [value.array is None for value in values]:
             return None
-        for value in values:
-            if value.array is None:
-                return None
-        for k, high in self.limits:
+        if [var._stop_gradient is False for var in variables] != self._flows:
+            return None
+        if len({*map(id, values)}) != len(values):
+            return None
+        for k, high in self._limits:
             array = values[k].array
             if array.__class__ is not np.ndarray or not is_below(array, high):
                 return None
         return Promise(self, tracer, together, variables, values, bases).begin()
+
+    def _look(self) -> bool:
+        """Look at the variables that are no arguments; returns whether they hold values of their own, that are there."""
+        held: list[Any] = [var._value for var in self.fixed]
+        if not all(held) or held != [var._held for var in self.fixed] or True in [v.array is None for v in held]:
+            return False
+        for value in held:
+            recorder.array_of(value)
+        to_device([value for value in held if value.array.__class__ is np.ndarray])
+        self.held = held
+        return True
 
 
 class Held:
@@ -238,27 +250,33 @@ class Promise:
         step, node = self._step, self._node
         if self._came != _CALL or retain or root._place != (node, step.root) or root._stop_gradient is not False:
             return False
-        if [var._value for var in self._variables] != self._values:  # an array that they share has changed
+        if not self._are_current():
             return False
         node.freed, node.passed = True, step.visit.inner
         self._root, self._came, root._place = root, _PASS, None
         root._set_gradient(step.ones)
         return True
 
+    def _are_current(self) -> bool:
+        """Whether what the pass reads of the variables is still what the call read: they may share an array."""
+        step = self._step
+        if [var._held for var in step.fixed] != step.held:
+            return False
+        return all([self._variables[n]._value is self._values[n] for n in step.read])
+
     def gradients(self, parameters: Sequence[Any]) -> list[tuple[Any, Any]] | None:
         """(parameter, the variable of its gradient) for an update of all of them; None if it is not the known one."""
         if self._came != _PASS:
             return None
         pairs = [(p, g) for p in parameters if p.trainable and (g := p._grad) is not None]
-        return pairs if [*map(id, [g for _, g in pairs])] == [*map(id, self._step.gradients)] else None
+        return pairs if [id(g) for _, g in pairs] == self._step.ids else None
 
     def update(self, replay: Replay, given: Sequence[Any]) -> bool:
         """Whether an update is the known one, which has come with this."""
         step = self._step
         if self._came != _PASS or replay is not step.replay():
             return False
-        count = len(step.gradients)
-        if [*map(id, given[:count])] != [*map(id, step.gradients)]:
+        if [*map(id, given[: len(step.ids)])] != step.ids:
             return False
         leaves = [*step.leaves]
         for at, k, spec in step.given:
@@ -272,9 +290,9 @@ class Promise:
         self._replay, self._given, self._came = replay, given, _UPDATE
         return True
 
-    def clear(self) -> bool:
-        """Whether the gradients can be zeroed, all of them, which has come with this."""
-        if self._came != _UPDATE:
+    def clear(self, gradients: Sequence[Any]) -> bool:
+        """Whether all gradients, which must be these, can be zeroed, which has come with this."""
+        if self._came != _UPDATE or {*map(id, gradients)} != {*self._step.ids}:
             return False
         self._cleared = True
         return True
@@ -355,14 +373,14 @@ class Promise:
 
     def _record_call(self) -> None:
         step, body = self._step, self._step.body
-        outer = iter(zip(self._variables, self._values, strict=True))
+        outer = {k: n for n, (k, _, _) in enumerate(step.outer)}
         variables, values = [], []
-        for number in step.numbers:
+        for k, number in enumerate(step.numbers):
             if number is not None:
                 variables.append(step.updated[number])
                 values.append(self.together.values[number])
                 continue
-            var, value = next(outer)
+            var, value = self._variables[outer[k]], self._values[outer[k]]
             if self._came >= _PASS:  # its array may have changed since
                 var = VarBase._of(None, value, var._stop_gradient)
             variables.append(var)

@@ -32,21 +32,24 @@ class Together:
         intact: whether no variable has been asked for its value, or been given one.
         state: the arrays of the updated variables.
         gradients: the arrays of the gradients; None if they are all zero.
-        specs: of the variables, the updated ones first.
-        values: of each variable, once they have parted.
+        values: of each variable, the updated ones first, once they have parted.
     """
 
     def __init__(self, layout: Layout, updated: Sequence[Any], gradients: Sequence[Any], cleared: bool) -> None:
         self.layout, self._count = layout, len(updated)
         variables = [*updated, *gradients]
         values: list[Any] = [var._value for var in variables]
-        self.specs: list[Spec] = [value.spec for value in values]
+        self._specs: list[Spec] = [value.spec for value in values]
         self.gradients = None if cleared else [value.array for value in values[self._count :]]
         self.values: list[Any] = []
         for k, var in enumerate(variables):
             var._held = Member(self, k)
         self.state = [_owned(values, slot) for slot in layout]
         self.intact = True
+
+    def spec(self, number: int) -> Spec:
+        """The spec of a variable's value."""
+        return self._specs[number]
 
     def now(self, number: int) -> Value:
         """The value of a variable; the variables part."""
@@ -62,8 +65,8 @@ class Together:
         values: list[Any] = [None] * self._count
         for slot, array in zip(self.layout, self.state, strict=True):
             for n, each in zip(slot.members, slot.arrays(array), strict=True):
-                values[n] = Value(each, self.specs[n])
-        specs = self.specs[self._count :]
+                values[n] = Value(each, self._specs[n])
+        specs = self._specs[self._count :]
         if self.gradients is None:
             values += [zeros(spec) for spec in specs]
         else:
@@ -71,21 +74,18 @@ class Together:
         self.values, self.intact, self.state, self.gradients = values, False, [], None
 
     def clear(self, gradients: Sequence[Any]) -> bool:
-        """Zero the gradients, if these are all of them; returns whether they are."""
+        """Zero the gradients, if these are all of them and no step is promised; returns whether they are."""
         held = [getattr(var, "_held", None) for var in gradients]
-        if len(held) != len(self.specs) - self._count:
+        if not self.intact or len(held) != len(self._specs) - self._count:
             return False
         if not all([each.__class__ is Member and each._group is self for each in held]):  # type: ignore[union-attr]
             return False
-        step = recorder.promised
-        if step is not None and step.together is self:
-            return step.clear()
         self.gradients = None
-        return self.intact
+        return True
 
     def lose(self) -> None:
         """The block failed after it had taken over the state: the variables have no values any more."""
-        self.values, self.intact = [Value.pending(spec, -1, 0) for spec in self.specs], False
+        self.values, self.intact = [Value.pending(spec, -1, 0) for spec in self._specs], False
         self.state, self.gradients = [], None
 
 
@@ -93,7 +93,10 @@ def clear_gradients(parameters: Iterable[Any]) -> None:
     """Zero the gradients of those parameters that are trained: at once, if a known step replaces all of them."""
     trained = [p for p in parameters if p.trainable]
     gradients = [grad for p in trained if (grad := p._grad) is not None]
-    held = getattr(gradients[0], "_held", None) if gradients else None
+    promised = recorder.promised
+    if promised is not None and promised.clear(gradients):
+        return
+    held = getattr(gradients[0], "_held", None) if gradients and promised is None else None
     if held.__class__ is Member and held._group.__class__ is Together and held._group.clear(gradients):  # type: ignore[union-attr]
         return
     for p in trained:
