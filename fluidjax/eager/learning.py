@@ -33,6 +33,7 @@ def learn(point: Point, parts: list[Any]) -> None:
         if step is None or step.parts != (passed, update):
             step = call.step = _Making(point, call, passed, replay, update, count).step()
         _form(step, replay)
+        call.misses = 0
     except _Other:
         call.misses += 1
 
@@ -42,7 +43,7 @@ def _form(step: Step, replay: Replay) -> None:
     values = [var._value for var in [*step.updated, *step.gradients]]
     if any(value is None or value.array is None or not is_plain(value.spec) for value in values):
         raise _Other
-    if step.cleared != _are_cleared(step.gradients):
+    if step.cleared != _are_cleared(step.gradients) or not step.flows_alike():
         raise _Other
     replay.let_go()
     replay.formed += 1

@@ -112,6 +112,12 @@ class Step:
         self.read = [place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)]
         self.parts: tuple[Any, Any] = parts["parts"]
 
+    def flows_alike(self) -> bool:
+        """Whether gradients flow to the updated variables as they did: none has been stopped since."""
+        flows = [self.updated[n]._stop_gradient is False for n in self.numbers if n is not None]
+        known = [flow for n, flow in zip(self.numbers, self.body.flows, strict=True) if n is not None]
+        return flows == known and all([var._stop_gradient is False for var in self.gradients])
+
     def begin(
         self, tracer: Any, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
     ) -> list[VarBase] | None:
@@ -224,6 +230,7 @@ class Promise:
             for at, k in zip(step.pulled, body.leaves, strict=True)
         ]
         self._came, self._cleared, self._over = _CALL, False, False
+        self._node: Any = None
         self._root: Any = None
         self._replay: Any = None
         self._given: Sequence[Any] = ()
@@ -318,7 +325,7 @@ class Promise:
         else:
             self._record()
         self._variables, self._values, self._leaves, self._given = [], [], [], ()
-        self._root = self._replay = None
+        self._root = self._replay = self._node = None  # the node refers to this
 
     def _can_give(self) -> bool:
         """Whether the block returns all outputs of the call that are still wanted."""
