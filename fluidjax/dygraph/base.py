@@ -229,6 +229,8 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     tracer = current_tracer()
     if tracer is None:
         raise _outside("to_variable")
+    if value.__class__ is np.ndarray and value.dtype.kind != "c":
+        return tracer.to_variable(value, name, zero_copy is not False)
     if isinstance(value, (VarBase, ComplexVariable)):
         return value
     if isinstance(value, np.ndarray) and value.dtype.kind == "c":

@@ -45,10 +45,6 @@ class Kept:
         recorder.point = end
         self.codes, self.serial, self.left = codes, recorder.serial, self.values
 
-    def spec(self, number: int) -> Spec:
-        """The spec of a variable's value."""
-        return self.values[number].spec
-
     def now(self, number: int) -> Value:
         """The value of a variable; the group parts."""
         if self.intact:
@@ -67,17 +63,16 @@ class Kept:
 
 
 class Member:
-    """What a variable of a group holds: of one that is ``Kept``, or of a whole step (see ``together``)."""
+    """What a variable of a group holds: of one that is ``Kept``, or of a whole step (see ``together``).
 
-    __slots__ = ("_group", "_number")
+    Attributes:
+        spec: of the value.
+    """
 
-    def __init__(self, group: Any, number: int) -> None:
-        self._group, self._number = group, number
+    __slots__ = ("_group", "_number", "spec")
 
-    @property
-    def spec(self) -> Spec:
-        """The spec of the value."""
-        return self._group.spec(self._number)
+    def __init__(self, group: Any, number: int, spec: Spec) -> None:
+        self._group, self._number, self.spec = group, number, spec
 
     def now(self) -> Value:
         """The value; the group parts."""

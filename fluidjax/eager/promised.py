@@ -105,6 +105,7 @@ class Step:
         self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
         self.held: list[Any] = []  # what these held when they were looked at last
         self._specs = [spec for _, _, spec in self.outer]
+        self._alone = len(self._given) < 2 and not self.fixed  # no two of them can have one value
         self._flows = [self.body.flows[k] for k, _, _ in self.outer]
         place = {k: n for n, (k, _, _) in enumerate(self.outer)}
         self._limits = [(place[k], high) for k, high in self.body.limits]
@@ -133,15 +134,15 @@ class Step:
             return None
         if recorder.point.depth or recorder.leaves:
             return None
-        variables = [*map(given.__getitem__, self._given), *self.fixed]
-        if [var._held for var in self.fixed] != self.held and not self._look():
+        fixed = self.fixed
+        if fixed and [var._held for var in fixed] != self.held and not self._look():
             return None
+        variables = [*map(given.__getitem__, self._given), *fixed]
         values = [*map(current.__getitem__, self._given), *self.held]
-        if [value.spec for value in values] != self._specs or True in [value.array is None for value in values]:
-            return None
-        if [var._stop_gradient is False for var in variables] != self._flows:
-            return None
-        if len({*map(id, values)}) != len(values):
+        for var, value, spec, flows in zip(variables, values, self._specs, self._flows, strict=True):
+            if value.spec is not spec or value.array is None or (var._stop_gradient is False) is not flows:
+                return None
+        if not self._alone and len({*map(id, values)}) != len(values):
             return None
         for k, high in self._limits:
             array = values[k].array

@@ -205,7 +205,7 @@ class Replay:
         self._groups += 1
         self._kept = Kept([var._value for var in self._own])
         for k, var in enumerate(self._own):
-            var._held = Member(self._kept, k)
+            var._held = Member(self._kept, k, var._held.spec)
 
 
 def _values(variables: Sequence[Any]) -> list[Any]:

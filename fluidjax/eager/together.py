@@ -42,14 +42,10 @@ class Together:
         self._specs: list[Spec] = [value.spec for value in values]
         self.gradients = None if cleared else [value.array for value in values[self._count :]]
         self.values: list[Any] = []
-        for k, var in enumerate(variables):
-            var._held = Member(self, k)
+        for k, (var, spec) in enumerate(zip(variables, self._specs, strict=True)):
+            var._held = Member(self, k, spec)
         self.state = [_owned(values, slot) for slot in layout]
         self.intact = True
-
-    def spec(self, number: int) -> Spec:
-        """The spec of a variable's value."""
-        return self._specs[number]
 
     def now(self, number: int) -> Value:
         """The value of a variable; the variables part."""

@@ -124,7 +124,7 @@ class Tracer:
         called: str | int | None = name
         if not name:
             called = ~self.ids["tmp"]  # ``generated_var_N``, written when it is asked for
-            self.draw(1)
+            self.ids["tmp"] += 1
         return VarBase._of(called, Shared(array) if share and can_share(array) else value_of(array), True)
 
     def variable_of(self, value: Value) -> VarBase:
@@ -379,10 +379,9 @@ class Tracer:
 
     def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
         """See ``VarBase.backward``."""
-        if root._place is None:  # of a leaf, or of what an earlier pass began with, it changes nothing
-            return
-        if recorder.promised is not None and recorder.promised.backward(root, retain_graph):
-            return
+        promised = recorder.promised
+        if root._place is None or (promised is not None and promised.backward(root, retain_graph)):
+            return  # of a leaf, or of what an earlier pass began with, it changes nothing
         if root.stop_gradient or not repeated(recorder, root, retain_graph):
             self._pass(root, retain_graph)
         if not retain_graph:

@@ -146,7 +146,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     def _array(self) -> Any:
         """The value, once computed. Raises EnforceNotMet if there is none."""
-        if self._value is None:
+        value = self._value
+        if value is None:
             raise EnforceNotMet(
                 explain(
                     f"variable {self.name} holds no value",
@@ -155,7 +156,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
                     "pass it as an op's output first, or call set_value",
                 )
             )
-        return recorder.array_of(self._value)
+        return recorder.array_of(value)
 
     def numpy(self) -> np.ndarray:
         """A copy of the value."""
