@@ -66,17 +66,18 @@ class Member:
     """What a variable of a group holds: of one that is ``Kept``, or of a whole step (see ``together``).
 
     Attributes:
+        group: the group.
         spec: of the value.
     """
 
-    __slots__ = ("_group", "_number", "spec")
+    __slots__ = ("group", "_number", "spec")
 
     def __init__(self, group: Any, number: int, spec: Spec) -> None:
-        self._group, self._number, self.spec = group, number, spec
+        self.group, self._number, self.spec = group, number, spec
 
     def now(self) -> Value:
         """The value; the group parts."""
-        return self._group.now(self._number)
+        return self.group.now(self._number)
 
     def becomes(self, value: Value | None) -> Value | None:
         """What the variable holds once a value is assigned to it; the group parts."""

@@ -8,8 +8,8 @@ from fluidjax.eager.frames import frame_of
 from fluidjax.eager.passes import Known
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import Point
-from fluidjax.eager.promised import Repeated, Step
 from fluidjax.eager.replay import Replay, Update
+from fluidjax.eager.steps import Repeated, Step
 from fluidjax.eager.together import Together
 from fluidjax.eager.values import Spec, Value, is_plain, zeros
 from fluidjax.eager.varbase import VarBase
@@ -60,9 +60,7 @@ def _are_cleared(gradients: list[Any]) -> bool:
 class _Making:
     """Makes a step of a batch that ran."""
 
-    def __init__(
-        self, point: Point, call: Repeated, passed: Known, replay: Replay, update: Update, count: int
-    ) -> None:
+    def __init__(self, point: Point, call: Repeated, passed: Known, replay: Replay, update: Update, count: int) -> None:
         self._point, self._call, self._passed = point, call, passed
         self._replay, self._update, self._count = replay, update, count
         self._numbers = {id(var): n for n, var in enumerate(replay.written)}

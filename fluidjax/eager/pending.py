@@ -42,6 +42,7 @@ class Recorder:
         serial: the number of this batch of pending ops.
         point: the records of the batch (see ``points``).
         outputs: the stand-ins for outputs, by number; references other than the dict's count as uses.
+        limit: how many ops may be pending.
         apart: how many constants of the batch were not recorded, because they change.
         parts: what has been repeated in the batch: calls of layers, backward passes and updates.
         promised: the step that stands for the batch, of which nothing is recorded (see ``promised``); None for none.
@@ -57,9 +58,10 @@ class Recorder:
         self.serial = 0
         self._draws = 0
         self._tree = Tree()
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Begin another batch."""
         root = self._tree.root()
         self.serial += 1
         self.apart = 0
@@ -70,7 +72,7 @@ class Recorder:
         self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
         self.parts: list[Any] = []
-        self._limit = LIMIT
+        self.limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
         """The places on the tape of the inputs of the op that leads to the expected point.
@@ -78,7 +80,7 @@ class Recorder:
         None if the op is a different one after all, or if more is needed than recording it. Besides the places, a
         number with a bit for each input, 1 if a gradient flows to it.
         """
-        if (point.special and point.limits is None) or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
+        if (point.special and point.limits is None) or point.depth > self.limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
         serial, codes = self.serial, point.codes
         parents: list[Any] = []
@@ -119,7 +121,7 @@ class Recorder:
             point is None
             or point.kernel is not kernel
             or point.special
-            or self.point.depth >= self._limit
+            or self.point.depth >= self.limit
             or not FLAGS["FLAGS_eager_blocks"]
         ):
             return self._run_other(kernel, ins, seed)
@@ -153,7 +155,7 @@ class Recorder:
             return [ins[k] for k in found]  # inputs passed through need no op
         if not FLAGS["FLAGS_eager_blocks"]:
             return self._run_now(kernel, ins, seed, found)
-        if self.point.depth >= self._limit:
+        if self.point.depth >= self.limit:
             self.flush()
         serial, before = self.serial, self.point.leaves
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
@@ -184,7 +186,7 @@ class Recorder:
 
     def takes(self, count: int) -> bool:
         """Whether this many more ops can be pending, and their leaves are the only new ones."""
-        fits = self.point.depth + count < self._limit and len(self.leaves) == self.point.leaves
+        fits = self.point.depth + count < self.limit and len(self.leaves) == self.point.leaves
         return fits and bool(FLAGS["FLAGS_eager_blocks"])
 
     def leaves_since(self, point: Point) -> list[Value]:
@@ -287,7 +289,7 @@ class Recorder:
 
     def end_of_step(self) -> None:
         """Start a new batch with the next op, because a training step has ended."""
-        self._limit = 0
+        self.limit = 0
 
     def array_of(self, value: Value) -> Any:
         """The numbers of a value; pending ops run first."""
@@ -324,7 +326,7 @@ class Recorder:
         call = None
         point, leaves, outputs = self.point, self.leaves[: self.point.leaves], self.outputs
         returning, kept = self._returning, self.kept
-        self._clear()
+        self.clear()
         alive = referenced(outputs, point.end)
         if not alive:
             return

@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax.eager.frames import Layout, Slot
 from fluidjax.eager.kept import Member
-from fluidjax.eager.packs import Piece, taken
+from fluidjax.eager.packs import is_whole, taken
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value, zeros
 
@@ -74,7 +74,7 @@ class Together:
         held = [getattr(var, "_held", None) for var in gradients]
         if not self.intact or len(held) != len(self._specs) - self._count:
             return False
-        if not all([each.__class__ is Member and each._group is self for each in held]):  # type: ignore[union-attr]
+        if not all([each.__class__ is Member and each.group is self for each in held]):  # type: ignore[union-attr]
             return False
         self.gradients = None
         return True
@@ -93,7 +93,7 @@ def clear_gradients(parameters: Iterable[Any]) -> None:
     if promised is not None and promised.clear(gradients):
         return
     held = getattr(gradients[0], "_held", None) if gradients and promised is None else None
-    if held.__class__ is Member and held._group.__class__ is Together and held._group.clear(gradients):  # type: ignore[union-attr]
+    if held.__class__ is Member and held.group.__class__ is Together and held.group.clear(gradients):  # type: ignore[union-attr]
         return
     for p in trained:
         p.clear_gradient()
@@ -106,10 +106,8 @@ def _owned(values: list[Any], slot: Slot) -> Any:
     if slot.bounds is None:
         own = alone and isinstance(arrays[0], jax.Array) and sys.getrefcount(arrays[0]) <= _ARRAY
         return arrays[0] if own else jax.device_put(np.array(taken(arrays[0])), may_alias=False)
-    if alone and {*map(type, arrays)} == {Piece} and tuple([piece.bounds for piece in arrays]) == slot.bounds:
-        shared = arrays[0]._buffer
-        if shared.count == len(arrays) and all([piece._buffer is shared for piece in arrays]):
-            return shared.array
+    if alone and is_whole(arrays, slot.bounds):
+        return arrays[0].buffer
     return jax.device_put(np.concatenate([np.asarray(taken(array)) for array in arrays]), may_alias=False)
 
 

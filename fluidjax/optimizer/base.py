@@ -13,11 +13,10 @@ from fluidjax.backward import append_backward
 from fluidjax.backward.paths import no_grad_names
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import ArgumentError
-from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.mode import current_tracer, in_dygraph_mode
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import global_scope
 from fluidjax.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
-from fluidjax.eager.together import clear_gradients
 from fluidjax.framework import (
     Block,
     Operator,
@@ -413,7 +412,7 @@ class Optimizer(EagerUpdates):
     def clear_gradients(self) -> None:
         """Zero the gradients of all trained parameters; a no-op in static mode, where gradients last a single run."""
         if in_dygraph_mode():
-            clear_gradients(self._eager_parameters())
+            current_tracer().clear_gradients(self._eager_parameters())
 
 
 def _update_block() -> Block:

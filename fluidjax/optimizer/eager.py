@@ -11,7 +11,6 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
-from fluidjax.eager.pending import recorder
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Program, Variable, default_main_program
 from fluidjax.initializer import Constant
@@ -103,11 +102,7 @@ class EagerUpdates:
 
     def _eager_gradients(self, named: Iterable[Any] | None = None) -> list[Pair]:
         """Trainable parameters that have a gradient, with that gradient."""
-        parameters, promised = self._eager_parameters(named), recorder.promised
-        known = None if promised is None else promised.gradients(parameters)
-        if known is not None:
-            return known
-        return [(p, g) for p in parameters if p.trainable and (g := p._grad_ivar()) is not None]
+        return current_tracer().gradients_of(self._eager_parameters(named))
 
     def _eager_minimize(
         self, loss: Any, startup_program: Program | None, named: Iterable[Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -396,7 +396,7 @@ def test_nets_that_are_gone_leave_nothing() -> None:
             t = Training(nothing)
             t.run()
             held = [weakref.ref(p) for p in [*t.trained, t.loss]]
-            group = weakref.ref(t.trained[0]._held._group) if t.trained[0]._held.__class__ is Member else None
+            group = weakref.ref(t.trained[0]._held.group) if t.trained[0]._held.__class__ is Member else None
             t.net = t.optimizer = t.loss = None
             t.trained.clear()
             assert all(each() is None for each in held)

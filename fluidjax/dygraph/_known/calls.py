@@ -19,7 +19,7 @@ from fluidjax.dygraph._known.watch import Watch
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.learning import learn
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.promised import Repeated
+from fluidjax.eager.steps import Repeated
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import ParamBase, VarBase
@@ -71,9 +71,7 @@ class Known(Repeated):
             ids[key] += count
         return [_built(self.form, outputs)]
 
-    def _recorded(
-        self, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
-    ) -> list[VarBase] | None:
+    def _recorded(self, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]) -> list[VarBase] | None:
         """The outputs, recorded; None, without effect, if values are of other kinds."""
         variables, values = [], []
         for source in self.sources:
