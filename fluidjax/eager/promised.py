@@ -1,9 +1,9 @@
 """Training steps that are known as a whole: nothing of them is recorded until somebody looks.
 
-A batch often is one call of a layer, the backward pass from its result and an update of all parameters. If it recurs,
-each of these is compared with what came last time, and no more is done: the batch is *promised*. Once all of it has
-come, the block runs on the variables' arrays as the last run left them. If anybody looks before, or does anything else,
-what has come is recorded as ever.
+A batch often is one call of a layer, a few ops such as those of the loss, the backward pass and an update of all
+parameters. If it recurs, each of these is compared with what came last time, and no more is done: the batch is
+*promised*. Once all of it has come, the block runs on the variables' arrays as the last run left them. If anybody looks
+before, or does anything else, what has come is recorded as ever (see ``resumed``).
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fluidjax.base.flags import FLAGS
+import numpy as np
+
 from fluidjax.eager.alive import array_of
-from fluidjax.eager.bodies import Body, CallNode
+from fluidjax.eager.demands import is_below
+from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.packs import Piece, taken
-from fluidjax.eager.pending import LIMIT, Recorder, recorder
+from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.replay import Replay
+from fluidjax.eager.resumed import CALL, PASS, UPDATE, record
+from fluidjax.eager.sharing import Shared
+from fluidjax.eager.tape import Node
 from fluidjax.eager.together import Together
-from fluidjax.eager.values import Spec, Value, zeros
+from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
@@ -47,47 +52,56 @@ class _Promising(Recorder):
 
 
 class Held:
-    """What an output of the call holds while the step is promised."""
-
-    __slots__ = ("_number", "_promise", "spec")
-
-    def __init__(self, promise: Promise, number: int, spec: Spec) -> None:
-        self._promise, self._number, self.spec = promise, number, spec
-
-    def now(self) -> Value:
-        """The value."""
-        return self._promise.value(self._number)
-
-    def becomes(self, value: Value | None) -> Value | None:
-        """What the variable holds once a value is assigned to it."""
-        self.now()
-        return value
-
-
-class PromisedNode(CallNode):
-    """The place of the call on the tape.
+    """What a variable that the step computes holds while it is promised.
 
     Attributes:
         promise: the step.
-        real: the call's node, once it has been recorded.
+        code: the number of the output.
+        spec: of the value.
     """
 
-    __slots__ = ("promise", "real")
+    __slots__ = ("code", "promise", "spec")
 
-    def __init__(self, promise: Promise, body: Body) -> None:
-        self.order, self.inputs, self.parents, self.specs = -1, (), (), body.specs
+    def __init__(self, promise: Promise, code: int, spec: Spec) -> None:
+        self.promise, self.code, self.spec = promise, code, spec
+
+    def now(self) -> Value | None:
+        """The value."""
+        return self.promise.value(self.code)
+
+    def becomes(self, value: Value | None) -> Value | None:
+        """What the variable holds once a value is assigned to it."""
+        self.promise.settle()
+        return value
+
+
+class PromisedNode(Node):
+    """The place on the tape of all that the step computes before the backward pass.
+
+    Attributes:
+        promise: the step.
+        zeros: see ``Step``.
+        real: the place of each variable, once they have been recorded.
+    """
+
+    __slots__ = ("promise", "real", "zeros")
+
+    def __init__(self, promise: Promise, zeros: frozenset[int]) -> None:
+        self.order, self.inputs, self.parents, self.specs = -1, (), (), ()
         self.freed = self.passed = False
-        self.plan, self.promise = body, promise
-        self.real: Any = None
+        self.promise, self.zeros = promise, zeros
+        self.real: list[Any] | None = None
 
     def at(self, k: int) -> Any:
         """See Node."""
         if self.real is None:
             self.promise.settle()
-        return (self, k) if self.real is None else self.real.at(k)
+        place = None if self.real is None else self.real[k]
+        return (self, k) if place is None else place[0].at(place[1])
 
-
-_CALL, _PASS, _UPDATE = range(3)
+    def took_zeros(self, k: int) -> bool:
+        """See Node."""
+        return self.passed and k in self.zeros
 
 
 class Promise:
@@ -107,66 +121,139 @@ class Promise:
         bases: tuple[int, int],
     ) -> None:
         self.together = together
-        self._step, self._tracer = step, tracer
-        self._variables, self._values, self._bases = variables, values, bases
+        self.step, self.tracer = step, tracer
+        self.variables, self.values, self.bases = variables, values, bases
         body = step.body
-        self._leaves = [
+        self.leaves = [
             None if at is None and k is not None else recorder.key(body.seed) if at is None else values[at]
             for at, k in zip(step.pulled, body.leaves, strict=True)
         ]
-        self._came, self._cleared, self._over = _CALL, False, False
-        self._node: Any = None
-        self._root: Any = None
-        self._replay: Any = None
-        self._given: Sequence[Any] = ()
+        self.came, self.cleared, self._over = CALL, False, False
+        self.node: Any = None
+        self.replay: Any = None
+        self.given: Sequence[Any] = ()
+        self.outputs: list[tuple[weakref.ref[Any], int]] = []  # what it computes, with the number of the output
+        self.taken: list[list[tuple[Any, Value]]] = []  # what each op read besides these: variables and their values
 
     # What comes.
 
     def begin(self) -> list[VarBase]:
         """The outputs of the call."""
-        body, outputs = self._step.body, []
-        self._node = PromisedNode(self, body)
+        step, outputs = self.step, []
+        body = step.body
+        self.node = PromisedNode(self, step.zeros)
         for n, k in enumerate(body.fresh):
             result = body.results[k]
-            var = VarBase._of(result.name(self._bases), Held(self, n, result.spec), result.stop_gradient)  # type: ignore[arg-type]
+            held: Any = Held(self, result.code, result.spec)
+            var = VarBase._of(result.name(self.bases), held, result.stop_gradient)
             if body.outputs[n][1] is not None:
-                var._place = self._node, n
+                var._place = self.node, n
+            self.outputs.append((weakref.ref(var), result.code))
             outputs.append(var)
-        self._outputs = [weakref.ref(var) for var in outputs]
         recorder.promised = self
         recorder.__class__ = _Promising
         return outputs
 
+    @property
+    def kernel(self) -> Kernel | None:
+        """That of the op which comes next; None if none does."""
+        ops, n = self.step.ops, len(self.taken)
+        return ops[n].kernel if n < len(ops) and self.came == CALL else None
+
+    def follow(
+        self, tracer: Any, kernel: Kernel, ins: Sequence[Any], outs: list[VarBase] | None, ids: dict[str, int]
+    ) -> list[VarBase] | None:
+        """See ``Tracer.follow``: the outputs of an op which has come with this; None, without effect, for another."""
+        if kernel is not self.kernel or tracer is not self.tracer or not tracer._train_mode:
+            return None
+        op = self.step.ops[len(self.taken)]
+        taken = self._read(op, ins)
+        if taken is None or (outs and any(var._held is not None or var._place is not None for var in outs)):
+            return None
+        for k, high in op.limits:
+            array = ins[k]._value.array
+            if array.__class__ is not np.ndarray or not is_below(array, high):
+                return None
+        if outs is None:
+            outs = [VarBase._temporary(ids) for _ in op.outs]
+        for var, (code, spec) in zip(outs, op.outs, strict=True):
+            var._held = Held(self, code, spec)  # type: ignore[assignment]
+            if op.stop_gradient is False and var._stop_gradient is None:
+                var._stop_gradient = False
+            if op.graded:
+                var._place = self.node, len(self.outputs)
+            self.outputs.append((weakref.ref(var), code))
+        self.leaves += [value for _, value in taken if value not in self.leaves]
+        self.taken.append(taken)
+        return outs
+
+    def _read(self, op: Any, ins: Sequence[Any]) -> list[tuple[Any, Value]] | None:
+        """What an op reads besides what the step computes; None if it does not read what it read before."""
+        if len(ins) != len(op.refs):
+            return None
+        taken: list[tuple[Any, Value]] = []
+        for var, ref, flows in zip(ins, op.refs, op.flows, strict=True):
+            held = getattr(var, "_held", None)
+            if ref.__class__ is int and ref >= 0:
+                if held.__class__ is not Held or held.promise is not self or held.code != ref:  # type: ignore[union-attr]
+                    return None
+            else:
+                value = held if held.__class__ is Value else held.now() if held.__class__ is Shared else None
+                if value is None or not self._fits(value, ref, taken):
+                    return None
+                taken.append((var, value))
+            if (var._stop_gradient is False) is not flows:
+                return None
+        return taken
+
+    def _fits(self, value: Value, ref: Any, taken: list[tuple[Any, Value]]) -> bool:
+        """Whether a value is the leaf, or the new leaf of the kind, that an op reads."""
+        if ref.__class__ is int:
+            return value is self.leaves[~ref]
+        if value.spec is not ref or value.array is None or value in self.leaves:
+            return False
+        return value not in [each for _, each in taken]
+
     def backward(self, root: Any, retain: bool) -> bool:
         """Whether a backward pass is the known one, which has come with this."""
-        step, node = self._step, self._node
-        if self._came != _CALL or retain or root._place != (node, step.root) or root._stop_gradient is not False:
+        step, held = self.step, root._held
+        if self.came != CALL or retain or len(self.taken) < len(step.ops) or root._stop_gradient is not False:
             return False
-        if not self._are_current():
+        if held.__class__ is not Held or held.promise is not self or held.code != step.root:
             return False
-        node.freed, node.passed = True, step.visit.inner
-        self._root, self._came, root._place = root, _PASS, None
+        between = [(self.outputs[n][0](), code, spec) for n, code, spec in step.between]
+        if not self._are_current() or any(var is not None and var._grad is not None for var, _, _ in between):
+            return False
+        self.node.freed = self.node.passed = True
+        self.came, root._place = PASS, None
         root._set_gradient(step.ones)
+        for var, code, spec in between:
+            if var is not None:
+                given: Any = Held(self, code, spec)
+                var._grad = VarBase._of(var._grad_name(), given, False)
+                self.outputs.append((weakref.ref(var._grad), code))
         return True
 
     def _are_current(self) -> bool:
         """Whether what the pass reads of the variables is still what the call read: they may share an array."""
-        step = self._step
+        step = self.step
         if [var._held for var in step.fixed] != step.held:
             return False
-        return all([self._variables[n]._value is self._values[n] for n in step.read])
+        if not all([self.variables[n]._value is self.values[n] for n in step.read]):
+            return False
+        return all([var._value is value for taken in self.taken for var, value in taken])
 
     def gradients(self, parameters: Sequence[Any]) -> list[tuple[Any, Any]] | None:
         """(parameter, the variable of its gradient) for an update of all of them; None if it is not the known one."""
-        if self._came != _PASS:
+        if self.came != PASS:
             return None
         pairs = [(p, g) for p in parameters if p.trainable and (g := p._grad) is not None]
-        return pairs if [id(g) for _, g in pairs] == self._step.ids else None
+        return pairs if [id(g) for _, g in pairs] == self.step.ids else None
 
     def update(self, replay: Replay, given: Sequence[Any]) -> bool:
         """Whether an update is the known one, which has come with this."""
-        step = self._step
-        if self._came != _PASS or replay is not step.replay():
+        step = self.step
+        if self.came != PASS or replay is not step.replay():
             return False
         if [*map(id, given[: len(step.ids)])] != step.ids:
             return False
@@ -175,26 +262,27 @@ class Promise:
             value = given[k]._value
             if value.__class__ is not Value or value.array is None or value.spec is not spec:
                 return False
-            if value in leaves or value in self._leaves:
+            if value in leaves or value in self.leaves:
                 return False
             leaves[at] = value
-        self._leaves += leaves
-        self._replay, self._given, self._came = replay, given, _UPDATE
+        self.leaves += leaves
+        self.replay, self.given, self.came = replay, given, UPDATE
         return True
 
     def clear(self, gradients: Sequence[Any]) -> bool:
         """Whether all gradients, which must be these, can be zeroed, which has come with this."""
-        if self._came != _UPDATE or {*map(id, gradients)} != {*self._step.ids}:
+        if self.came != UPDATE or {*map(id, gradients)} != {*self.step.ids}:
             return False
-        self._cleared = True
+        self.cleared = True
         return True
 
     # Looking.
 
-    def value(self, number: int) -> Value:
-        """The value of an output of the call."""
+    def value(self, code: int) -> Value | None:
+        """The value of an output."""
         self.settle()
-        return self._outputs[number]()._held  # type: ignore[union-attr]
+        found = [reference() for reference, each in self.outputs if each == code]
+        return next((var._held for var in found if var is not None), None)
 
     def settle(self) -> None:
         """Run what has come, if it is all; record it otherwise. An interrupt waits."""
@@ -205,22 +293,21 @@ class Promise:
         self._over = True
         recorder.__class__ = Recorder
         recorder.promised = None
-        if self._came == _UPDATE and self._cleared >= self._step.cleared and self._can_give():
+        if self.came == UPDATE and self.cleared >= self.step.cleared and self._can_give():
             self._run()
         else:
-            self._record()
-        self._variables, self._values, self._leaves, self._given = [], [], [], ()
-        self._root = self._replay = self._node = None  # the node refers to this
+            record(self)
+        self.variables, self.values, self.leaves, self.given, self.taken = [], [], [], (), []
+        self.replay = self.node = None  # the node refers to this
 
     def _can_give(self) -> bool:
-        """Whether the block returns all outputs of the call that are still wanted."""
-        return all(
-            [k >= 0 or reference() is None for k, reference in zip(self._step.shown, self._outputs, strict=True)]
-        )
+        """Whether the block returns all that is still wanted."""
+        places = self.step.frame.places
+        return all([code in places or reference() is None for reference, code in self.outputs])
 
     def _run(self) -> None:
-        step, together, frame = self._step, self.together, self._step.frame
-        leaves: list[Any] = self._leaves
+        step, together, frame = self.step, self.together, self.step.frame
+        leaves: list[Any] = self.leaves
         outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
         if Piece in {*map(type, outer)}:
             outer = [*map(taken, outer)]
@@ -231,55 +318,19 @@ class Promise:
             found = with_x64(frame.block.call, arguments)
         except BaseException:
             together.lose()
-            self._give([None] * len(frame.places))
+            self._give([None] * (1 + max(frame.places.values())))
             raise
         together.state = frame.state(found)
-        together.gradients = None if self._cleared else [found[k] for k in step.found]
+        together.gradients = None if self.cleared else [found[k] for k in step.found]
         self._give(found)
-        self._replay.promises += 1
+        self.replay.promises += 1
 
     def _give(self, results: Sequence[Any]) -> None:
-        """Give the call's outputs their values; None where the block failed."""
-        for reference, k, spec in zip(self._outputs, self._step.shown, self._step.body.specs, strict=True):
+        """Give the variables that are still there their values; None where the block failed."""
+        places = self.step.frame.places
+        for reference, code in self.outputs:
             var = reference()
             if var is not None:
-                value = var._held = Value.pending(spec, -1, 0)
-                value.array = results[k]
-
-    def _record(self) -> None:
-        """Record what has come."""
-        step, together = self._step, self.together
-        limit, recorder.limit = recorder.limit, LIMIT
-        blocks, FLAGS["FLAGS_eager_blocks"] = FLAGS["FLAGS_eager_blocks"], True
-        try:
-            together.part()
-            self._record_call()
-            if self._came >= _PASS:
-                self._tracer.backward(self._root)
-            if self._came == _UPDATE:
-                self._replay.run(self._tracer, self._given)
-        finally:
-            recorder.limit, FLAGS["FLAGS_eager_blocks"] = limit, blocks
-        if self._cleared:
-            for var in step.gradients:
-                var._value = zeros(var._spec)
-        together.values = [var._value for var in [*step.updated, *step.gradients]]
-
-    def _record_call(self) -> None:
-        step, body = self._step, self._step.body
-        outer = {k: n for n, (k, _, _) in enumerate(step.outer)}
-        variables, values = [], []
-        for k, number in enumerate(step.numbers):
-            if number is not None:
-                variables.append(step.updated[number])
-                values.append(self.together.values[number])
-                continue
-            var, value = self._variables[outer[k]], self._values[outer[k]]
-            if self._came >= _PASS:  # its array may have changed since
-                var = VarBase._of(None, value, var._stop_gradient)
-            variables.append(var)
-            values.append(value)
-        drawn = [values[k] if value is None else value for k, value in zip(body.leaves, self._leaves, strict=False)]
-        outputs = body.record(recorder, variables, drawn, self._bases, [reference() for reference in self._outputs])
-        places = [var._place for var in outputs if var._place is not None]
-        self._node.real = places[0][0] if places else None
+                value = Value.pending(var._held.spec, -1, 0)
+                value.array = results[places[code]]
+                var._held = value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from fluidjax.eager.alive import to_device
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.demands import is_below
 from fluidjax.eager.frames import Frame
+from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.promised import Promise
 from fluidjax.eager.replay import Replay
@@ -35,6 +36,27 @@ class Repeated:
     misses = 0
 
 
+class Op(NamedTuple):
+    """An op after the call.
+
+    Attributes:
+        refs: for each input the number of the output that it is, ``~k`` for leaf k, or the spec of a new leaf.
+        flows: for each input, whether gradients flow to it.
+        outs: the numbers of its outputs, and their specs.
+        graded: whether it has a place on the tape.
+        stop_gradient: of its outputs, if they have not said so.
+        limits: the (input, high) for numbers that must be in [0, high).
+    """
+
+    kernel: Kernel
+    refs: tuple[int | Spec, ...]
+    flows: tuple[bool, ...]
+    outs: tuple[tuple[int, Spec], ...]
+    graded: bool
+    stop_gradient: bool | None
+    limits: tuple[tuple[int, int], ...]
+
+
 class Step:
     """What is known of a step.
 
@@ -45,7 +67,10 @@ class Step:
         fixed, held: those of them that are no arguments, and what they held when the step began.
         read: the arguments among them that the pass reads.
         ids: of the variables of gradients.
-        root, visit: the number of the output that the backward pass starts from, and what the pass finds at the call.
+        ops: those after the call.
+        root, visit: the output that the backward pass starts from, and what the pass finds at the call.
+        between: for the variables that were computed before, by their numbers: outputs that are their gradients, specs.
+        zeros: the numbers of those of which the pass reads a gradient of zero if there is none.
         ones: the gradient of the root.
         leaves: those of the pass and the update; None where the variable of the update with that number is one.
         given: the numbers of the given variables of the update that are leaves, and their specs.
@@ -53,8 +78,7 @@ class Step:
         updated: the variables that the update replaces.
         cleared: whether the gradients are zero when the block runs.
         replay: a weak reference to the update.
-        shown, found: the places of the call's outputs (-1 for one that is not there), and of the gradients, among the
-            block's results.
+        found: the places of the gradients among the block's results.
         parts: the pass, and what the update records.
     """
 
@@ -70,7 +94,9 @@ class Step:
         self.cleared: bool = parts["cleared"]
         self.replay: weakref.ref[Replay] = weakref.ref(parts["replay"])
         self.frame: Frame = parts["frame"]
-        self.shown: list[int] = parts["shown"]
+        self.ops: list[Op] = parts["ops"]
+        self.between: list[tuple[int, int, Spec]] = parts["between"]
+        self.zeros: frozenset[int] = parts["zeros"]
         self.found: list[int] = parts["found"]
         self.ids = [*map(id, self.gradients)]
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]

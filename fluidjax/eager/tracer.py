@@ -13,7 +13,7 @@ from fluidjax.base.places import default_place
 from fluidjax.eager.arguments import failure, first, known_slots, values_of, without_absent
 from fluidjax.eager.creating import Creating
 from fluidjax.eager.engine import Engine, RecordingEngine
-from fluidjax.eager.forms import expected, kernel_of_form
+from fluidjax.eager.forms import expected, expected_kernel, kernel_of_form
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
@@ -166,11 +166,8 @@ class Tracer(Creating):
             slots: the slots of its outputs, all fresh variables; with their number if a slot has several.
             direct: supplies the variables' numbers (see ``framework.direct``).
         """
-        point = recorder.point.expected
-        if point is None:
-            return None
-        kernel = point.kernel
-        if kernel.type != type or kernel.outs != slots:
+        kernel = expected_kernel()
+        if kernel is None or kernel.type != type or kernel.outs != slots:
             return None
         try:
             if kernel.given_fresh != attrs:
@@ -198,6 +195,10 @@ class Tracer(Creating):
     def apply(self, kernel: Kernel, ins: Sequence[VarBase], direct: bool = True) -> list[Any]:
         """Fresh variables with the results of a kernel; `direct` supplies their numbers."""
         if kernel.movable:
+            if recorder.promised is not None:
+                known = self.follow(kernel, ins, None, direct)
+                if known is not None:
+                    return known
             kernel, ins = self._with_operands(kernel, ins)
         known = self.follow(kernel, ins, None, direct)
         if known is not None:
@@ -218,8 +219,14 @@ class Tracer(Creating):
         None, without effect, for another op. This is ``run`` and ``_bind`` with calls inlined: nearly every op of
         a training loop takes this path.
         """
+        if self.traced is not None or self.recording is not None:
+            return None
+        if recorder.promised is not None:
+            found = recorder.promised.follow(self, kernel, ins, outs, self.ids_of(direct))
+            if found is not None:
+                return found
         point = recorder.point.expected
-        if point is None or point.kernel is not kernel or self.traced is not None or self.recording is not None:
+        if point is None or point.kernel is not kernel:
             return None
         known = recorder.follow(point, ins)
         if known is None:

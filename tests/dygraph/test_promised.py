@@ -13,7 +13,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.eager import blocks
+from fluidjax.eager import blocks, promised
 from fluidjax.eager.kept import Member
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.promised import Promise
@@ -29,14 +29,14 @@ STEPS = FROM + 3 * len(PLACES)
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Each promised step that ran, and each that was recorded."""
     found: list[str] = []
-    for name in ("_run", "_record"):
-        method = getattr(Promise, name)
+    for name, owner in (("_run", Promise), ("record", promised)):
+        function = getattr(owner, name)
 
-        def noted(self: Any, name: str = name, method: Any = method) -> None:
+        def noted(promise: Any, name: str = name, function: Any = function) -> None:
             found.append(name)
-            method(self)
+            function(promise)
 
-        monkeypatch.setattr(Promise, name, noted)
+        monkeypatch.setattr(owner, name, noted)
     return found
 
 
@@ -55,24 +55,39 @@ class Net(dg.Layer):
         return layers.reduce_mean(layers.square(self.b(self.a(x)) - wanted))
 
 
+class Logits(Net):
+    """What it computes before the loss."""
+
+    def forward(self, x: Any) -> Any:
+        return self.b(self.a(x))
+
+
 class Training:
     """A net, its optimizer, and what is done at some places."""
 
+    places, kind = PLACES, Net
+
     def __init__(self, does: Callable[[Training], Any], make: Any = None, clears: bool = True) -> None:
-        self.net = Net()
+        self.net = self.kind()
         self.trained = [*self.net.a.parameters(), *self.net.b.parameters()]
         make = make or (lambda trained: fluid.optimizer.Momentum(0.05, 0.9, parameter_list=trained))
         self.optimizer = make(self.trained)
         self.place, self.does, self.clears = "", does, clears
-        self.step, self.loss, self.data = 0, None, np.zeros([0, 3], "float32")
+        self.step, self.data = 0, np.zeros([0, 3], "float32")
+        self.loss: Any = None
+        self.out: Any = None
         self.seen: list[Any] = []
         self.held: list[Any] = []
 
     def at(self, place: str) -> None:
         turn, rest = divmod(self.step - FROM, 3)
-        if turn >= 0 and not rest and PLACES[turn % len(PLACES)] == place:
+        if turn >= 0 and not rest and self.places[turn % len(self.places)] == place:
             self.place = place
             self.seen.append(self.does(self))
+
+    def forward(self) -> None:
+        self.loss = self.net(dg.to_variable(self.data))
+        self.at("call")
 
     def run(self, steps: int = STEPS, rows: tuple[int, ...] = (4,)) -> list[Any]:
         """All that was seen, the losses, and what training left."""
@@ -85,8 +100,7 @@ class Training:
         """One step."""
         self.data = np.sin(np.arange(3 * rows[self.step % len(rows)], dtype="float32") * (self.step + 1)).reshape(-1, 3)
         self.at("before")
-        self.loss: Any = self.net(dg.to_variable(self.data))
-        self.at("call")
+        self.forward()
         self.loss.backward()
         self.at("backward")
         self.optimizer.minimize(self.loss)
@@ -98,6 +112,25 @@ class Training:
         self.at("end")
         recorder.blocks.wait()
         self.step += 1
+
+
+class Outside(Training):
+    """The same with a loss that is computed outside of the net, and shares that nothing is computed from."""
+
+    places = ("before", "call", "cost", "loss", "shares", "backward", "minimize", "clear", "end")
+    kind = Logits
+
+    def forward(self) -> None:
+        self.label = (np.arange(len(self.data)).reshape(-1, 1) + self.step) % 2
+        label = dg.to_variable(self.label)
+        self.out = self.net(dg.to_variable(self.data))
+        self.at("call")
+        self.cost = layers.softmax_with_cross_entropy(self.out, label)
+        self.at("cost")
+        self.loss = layers.mean(self.cost * 2)
+        self.at("loss")
+        self.shares = layers.softmax(self.out)
+        self.at("shares")
 
 
 def both(make: Callable[[], list[Any]]) -> tuple[list[Any], list[Any]]:
@@ -204,7 +237,7 @@ def another_backward(t: Training) -> Any:
 
 
 def gradients_of(t: Training) -> Any:
-    if t.place != "call":
+    if t.place != ("call" if t.out is None else "loss"):
         return None
     return dg.grad(t.loss, [t.trained[0]], retain_graph=True)[0].numpy()
 
@@ -252,12 +285,67 @@ DOES = [
 
 
 @pytest.mark.parametrize("does", DOES)
-def test_whatever_is_done_is_seen(does: Callable[[Training], Any], ran: list[str]) -> None:
+@pytest.mark.parametrize("kind", [Training, Outside])
+def test_whatever_is_done_is_seen(kind: type[Training], does: Callable[[Training], Any], ran: list[str]) -> None:
     """At each place of a step; the same with each op run at once."""
     try:
-        compare(*both(lambda: Training(does).run()))
+        compare(*both(lambda: kind(does).run(FROM + 3 * len(kind.places))))
     finally:
         fluid.set_flags({"FLAGS_eager_layers": True})
+    assert ran.count("_run") >= 2
+
+
+def look_at_gradient_of_out(t: Training) -> Any:
+    return None if t.out is None else t.out.gradient()
+
+
+def look_at_out(t: Training) -> Any:
+    return None if t.out is None else t.out.numpy()
+
+
+def set_out(t: Training) -> Any:
+    if t.out is not None:
+        t.out.set_value(np.full(t.out.shape, 0.25, "float32"))
+
+
+def stop_out(t: Training) -> None:
+    if t.out is not None:
+        t.out.stop_gradient = True
+
+
+def write_into_labels(t: Any) -> None:
+    if t.out is not None:
+        t.label[...] = 1 - t.label
+
+
+def hold_gradient(t: Training) -> Any:
+    t.held.append(None if t.out is None else t.out._grad_ivar())
+    return [None if g is None else g.numpy() for g in t.held]
+
+
+def names_of_all(t: Any) -> Any:
+    if t.out is None:
+        return None
+    g = t.out._grad_ivar()
+    return [str(t.out.name), str(t.cost.name), str(t.loss.name), "" if g is None else str(g.name)]
+
+
+def without_gradients(t: Training) -> Any:
+    with dg.no_grad():
+        found = layers.mean(t.net(dg.to_variable(t.data)))
+    return found.numpy(), found.stop_gradient
+
+
+AFTER = [
+    look_at_gradient_of_out, look_at_out, set_out, stop_out, write_into_labels, hold_gradient, names_of_all,
+    without_gradients,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("does", AFTER)
+def test_whatever_is_done_to_what_is_computed_between_is_seen(does: Any, ran: list[str]) -> None:
+    """Variables between the net and the loss."""
+    compare(*both(lambda: Outside(does).run(FROM + 3 * len(Outside.places))))
     assert ran.count("_run") >= 2
 
 
@@ -282,13 +370,26 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 def test_optimizers(make: str, clears: bool, ran: list[str]) -> None:
     """Once it is known, each step runs as one, with one compilation; a rate that changes changes nothing of that."""
     compare(*both(lambda: Training(nothing, MAKE[make], clears).run()))
-    assert ran.count("_run") >= 8 and "_record" not in ran
+    assert ran.count("_run") >= 8 and "record" not in ran
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_a_loss_outside_of_the_net(make: str, ran: list[str]) -> None:
+    """Its ops are part of the step."""
+
+    def train() -> list[Any]:
+        t = Outside(nothing, MAKE[make])
+        found = t.run()
+        return [*found, *[var.numpy() for var in (t.out, t.cost, t.shares)], t.out.gradient(), t.cost.gradient()]
+
+    compare(*both(train))
+    assert ran.count("_run") >= 8 and "record" not in ran
 
 
 def test_batches_of_two_sizes(ran: list[str]) -> None:
     """The variables stay together from one block to the other."""
     compare(*both(lambda: Training(nothing).run(40, (4, 2))))
-    assert ran.count("_run") >= 16 and "_record" not in ran
+    assert ran.count("_run") >= 16 and "record" not in ran
 
 
 def test_a_look_between_update_and_clearing(ran: list[str]) -> None:
@@ -379,12 +480,12 @@ def test_shapes_and_names_part_nothing(ran: list[str]) -> None:
     def look(t: Training) -> str:
         held = t.trained[0]._held
         if t.step > FROM:
-            assert held.__class__ is Member and held._group.__class__ is Together and held._group.intact
+            assert held.__class__ is Member and held.group.__class__ is Together and held.group.intact
         return str([[p.shape, p.dtype, p.name, p.stop_gradient] for p in [t.loss, *t.trained] if p is not None])
 
     with dg.guard():
         Training(look).run()
-    assert "_record" not in ran
+    assert "record" not in ran
 
 
 def test_nets_that_are_gone_leave_nothing() -> None:
