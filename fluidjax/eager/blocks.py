@@ -272,7 +272,7 @@ class Blocks:
         """The block of the sequence that ends at a point, if it is one block that returns these outputs."""
         entry = self._entries.get(point)
         block = None if entry is None else entry.fitting(alive)
-        return block if block.__class__ is Whole else None  # type: ignore[return-value]
+        return block if block.__class__ is Whole else None
 
     def compilations_of(self, point: Point) -> int:
         """How often parts of the sequence that ends at a point were compiled."""

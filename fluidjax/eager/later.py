@@ -51,7 +51,7 @@ class Later:
         root = passed.stretch.codes[0]
         if root not in self._maker:
             raise Other
-        self.root: int = root  # type: ignore[assignment]
+        self.root: int = root
         self._visited = self._walk()
         if self._visited.count(_CALL) != 1:
             raise Other
@@ -104,9 +104,9 @@ class Later:
                 if at < 0:
                     continue
                 code = None if op == _CALL else self.ops[op].refs[k]
-                if code not in self._maker or found[at] not in (None, self._maker[code]):  # type: ignore[index]
+                if code not in self._maker or found[at] not in (None, self._maker[code]):
                     raise Other
-                found[at] = self._maker[code]  # type: ignore[index]
+                found[at] = self._maker[code]
         return found
 
     def takes(self, gradient: Gradient) -> bool:
@@ -117,7 +117,7 @@ class Later:
         code = self.ops[op].refs[gradient.input]
         if code not in self._maker or gradient.source is not None:
             raise Other
-        self.between.append((self._numbers[code], gradient.code, gradient.spec))  # type: ignore[index]
+        self.between.append((self._numbers[code], gradient.code, gradient.spec))
         return True
 
     def zeros(self) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluidjax.base.flags import FLAGS
 from fluidjax.eager.frames import frame_of
 from fluidjax.eager.later import Later, Other
 from fluidjax.eager.passes import Known
@@ -19,6 +20,8 @@ from fluidjax.eager.varbase import VarBase
 def learn(point: Point, parts: list[Any]) -> None:
     """A batch that led to a point ran, and consisted of these parts alone or among others."""
     if len(parts) != 3 or not isinstance(parts[0], Repeated) or parts[0].misses == _MISSES:
+        return
+    if FLAGS["FLAGS_cpu_deterministic"]:  # no block runs
         return
     call, passed, (replay, update, count) = parts[0], parts[1], parts[2] if parts[2].__class__ is tuple else _NONE
     if passed.__class__ is not Known or replay is None or recorder.blocks.whole(point, ()) is None:
@@ -37,14 +40,17 @@ def learn(point: Point, parts: list[Any]) -> None:
 
 def _form(step: Step, replay: Replay) -> None:
     """Let the variables of a step hold their values together."""
-    values = [var._value for var in [*step.updated, *step.gradients]]
-    if any(value is None or value.array is None or not is_plain(value.spec) for value in values):
+    if not all([_is_computed(var._value) for var in [*step.updated, *step.gradients]]):
         raise Other
     if step.cleared != _are_cleared(step.gradients) or not step.flows_alike():
         raise Other
     replay.let_go()
     replay.formed += 1
     replay.together = Together(step.frame.layout, step.updated, step.gradients, step.cleared)
+
+
+def _is_computed(value: Value | None) -> bool:
+    return value is not None and value.array is not None and is_plain(value.spec)
 
 
 def _are_cleared(gradients: list[Any]) -> bool:
@@ -133,7 +139,7 @@ class _Making:
         count = len([g for g in self._passed.gradients if g.visit >= 0]) - len(later.between)
         if len({*codes}) != len(by_code) or len(by_code) != count:
             raise Other
-        return ones, {by_code[code]: code for code in codes}  # type: ignore[index, return-value]
+        return ones, {by_code[code]: code for code in codes}  # type: ignore[misc]
 
     def _leaves(self, before: int) -> tuple[list[Any], list[tuple[int, int, Spec]]]:
         """Those of the pass and the update, and which of them are given (see ``Step``)."""
@@ -144,12 +150,12 @@ class _Making:
                 raise Other
             leaves.append(source)
         for source, spec in self._update.stretch.leaves:
-            if source.__class__ is int and source < self._count:  # type: ignore[operator]
+            if source.__class__ is int and source < self._count:
                 given.append((len(leaves), source, spec))
             leaves.append(None if source.__class__ is int else source)
         if before + len(leaves) != self._point.leaves:
             raise Other
-        return leaves, given  # type: ignore[return-value]
+        return leaves, given
 
 
 _NONE = None, None, 0

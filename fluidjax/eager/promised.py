@@ -120,8 +120,9 @@ class Promise:
         values: list[Value],
         bases: tuple[int, int],
     ) -> None:
-        self.together = together
-        self.step, self.tracer = step, tracer
+        self.step: Any = step
+        self.together: Any = together
+        self.tracer = tracer
         self.variables, self.values, self.bases = variables, values, bases
         body = step.body
         self.leaves = [
@@ -176,15 +177,19 @@ class Promise:
                 return None
         if outs is None:
             outs = [VarBase._temporary(ids) for _ in op.outs]
+        made = []
         for var, (code, spec) in zip(outs, op.outs, strict=True):
             var._held = Held(self, code, spec)  # type: ignore[assignment]
             if op.stop_gradient is False and var._stop_gradient is None:
                 var._stop_gradient = False
             if op.graded:
-                var._place = self.node, len(self.outputs)
-            self.outputs.append((weakref.ref(var), code))
-        self.leaves += [value for _, value in taken if value not in self.leaves]
-        self.taken.append(taken)
+                var._place = self.node, len(self.outputs) + len(made)
+            made.append((weakref.ref(var), code))
+        leaves = [value for _, value in taken if value not in self.leaves]
+        # An interrupt, which arrives at calls, comes before all of this or after it.
+        self.leaves += leaves
+        self.outputs += made
+        self.taken += (taken,)
         return outs
 
     def _read(self, op: Any, ins: Sequence[Any]) -> list[tuple[Any, Value]] | None:
@@ -195,7 +200,7 @@ class Promise:
         for var, ref, flows in zip(ins, op.refs, op.flows, strict=True):
             held = getattr(var, "_held", None)
             if ref.__class__ is int and ref >= 0:
-                if held.__class__ is not Held or held.promise is not self or held.code != ref:  # type: ignore[union-attr]
+                if held.__class__ is not Held or held.promise is not self or held.code != ref:
                     return None
             else:
                 value = held if held.__class__ is Value else held.now() if held.__class__ is Shared else None
@@ -299,6 +304,7 @@ class Promise:
             record(self)
         self.variables, self.values, self.leaves, self.given, self.taken = [], [], [], (), []
         self.replay = self.node = None  # the node refers to this
+        self.step = self.together = None  # a variable that the user keeps shall keep no others
 
     def _can_give(self) -> bool:
         """Whether the block returns all that is still wanted."""

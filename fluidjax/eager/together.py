@@ -74,7 +74,7 @@ class Together:
         held = [getattr(var, "_held", None) for var in gradients]
         if not self.intact or len(held) != len(self._specs) - self._count:
             return False
-        if not all([each.__class__ is Member and each.group is self for each in held]):  # type: ignore[union-attr]
+        if not all([each.__class__ is Member and each.group is self for each in held]):
             return False
         self.gradients = None
         return True
@@ -93,7 +93,7 @@ def clear_gradients(parameters: Iterable[Any]) -> None:
     if promised is not None and promised.clear(gradients):
         return
     held = getattr(gradients[0], "_held", None) if gradients and promised is None else None
-    if held.__class__ is Member and held.group.__class__ is Together and held.group.clear(gradients):  # type: ignore[union-attr]
+    if held.__class__ is Member and held.group.__class__ is Together and held.group.clear(gradients):
         return
     for p in trained:
         p.clear_gradient()
