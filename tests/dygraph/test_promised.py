@@ -368,7 +368,7 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("clears", [True, False])
 def test_optimizers(make: str, clears: bool, ran: list[str]) -> None:
-    """Once it is known, each step runs as one, with one compilation; a rate that changes changes nothing of that."""
+    """Once it is known, each step runs as one; a rate that changes changes nothing of that."""
     compare(*both(lambda: Training(nothing, MAKE[make], clears).run()))
     assert ran.count("_run") >= 8 and "record" not in ran
 
