@@ -139,7 +139,7 @@ class _Making:
         count = len([g for g in self._passed.gradients if g.visit >= 0]) - len(later.between)
         if len({*codes}) != len(by_code) or len(by_code) != count:
             raise Other
-        return ones, {by_code[code]: code for code in codes}  # type: ignore[misc]
+        return ones, {by_code[code]: code for code in codes}  # type: ignore[index, misc]
 
     def _leaves(self, before: int) -> tuple[list[Any], list[tuple[int, int, Spec]]]:
         """Those of the pass and the update, and which of them are given (see ``Step``)."""

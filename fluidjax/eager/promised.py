@@ -177,7 +177,7 @@ class Promise:
                 return None
         if outs is None:
             outs = [VarBase._temporary(ids) for _ in op.outs]
-        made = []
+        made: list[tuple[weakref.ref[Any], int]] = []
         for var, (code, spec) in zip(outs, op.outs, strict=True):
             var._held = Held(self, code, spec)  # type: ignore[assignment]
             if op.stop_gradient is False and var._stop_gradient is None:
