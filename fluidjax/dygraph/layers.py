@@ -18,6 +18,7 @@ from fluidjax.dygraph import registered
 from fluidjax.dygraph._known import calls
 from fluidjax.dygraph.layer_object_helper import LayerObjectHelper
 from fluidjax.dygraph.persistables import is_left_out, state_of
+from fluidjax.eager.together import clear_gradients
 from fluidjax.framework import Parameter, Variable, _dygraph_tracer, default_main_program
 
 __all__ = ["Layer"]
@@ -165,9 +166,7 @@ class Layer(registered.Registered):
 
     def clear_gradients(self) -> None:
         """Set the existing gradients of all trainable parameters to zero."""
-        for parameter in registered.each_parameter(self):
-            if parameter.trainable:
-                parameter.clear_gradient()
+        clear_gradients(registered.each_parameter(self))
 
     def add_sublayer(self, name: str, sublayer: Any) -> Any:
         """Register a layer under a name, and return it. Raises AssertionError if it is not a Layer."""

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 import jax
 
+from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.values import Value
 
 
@@ -27,3 +28,15 @@ def referenced(outputs: dict[int, Value], end: int) -> tuple[int, ...]:
 
 _ALONE = [sys.getrefcount(value) for _, value in {0: object()}.items()][0]  # of one that the dict alone refers to
 array_of = attrgetter("array")
+
+
+def lost() -> EnforceNotMet:
+    """The error for a value whose op failed."""
+    return EnforceNotMet(
+        explain(
+            "a variable has no value: an op that it follows from failed when it ran",
+            "values of ops that succeeded",
+            "a value that was never computed",
+            "mend the op that the earlier error names, and compute the variable again",
+        )
+    )

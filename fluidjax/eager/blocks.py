@@ -91,6 +91,14 @@ class Whole:
         taken_over = [*self.donated, *range(len(self.singles), len(avals))]
         return Executable.of(jax.jit(block, donate_argnums=taken_over).trace(*avals))
 
+    def call(self, arguments: Sequence[Any]) -> Any:
+        """The results of the executable, as XLA gives them, with 64-bit types enabled."""
+        found = self._executable.call(*arguments)
+        if not self._settled:
+            self._executable.settle()
+            self._settled = True
+        return found
+
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; the list must hold the only references to leaves that may be donated."""
         results = with_x64(self._run, arrays)
@@ -109,10 +117,7 @@ class Whole:
                 singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
         if Piece in map(type, singles):
             singles = [*map(taken, singles)]
-        found = self._executable.call(*singles, *buffers)
-        if not self._settled:
-            self._executable.settle()
-            self._settled = True
+        found = self.call([*singles, *buffers])
         if not self.packs:
             return found
         results = found[: len(self.given)]
@@ -262,6 +267,12 @@ class Blocks:
         before = block.compilations
         block.compile_rest(rest)
         self.compilations += block.compilations - before
+
+    def whole(self, point: Point, alive: tuple[int, ...]) -> Whole | None:
+        """The block of the sequence that ends at a point, if it is one block that returns these outputs."""
+        entry = self._entries.get(point)
+        block = None if entry is None else entry.fitting(alive)
+        return block if block.__class__ is Whole else None
 
     def compilations_of(self, point: Point) -> int:
         """How often parts of the sequence that ends at a point were compiled."""

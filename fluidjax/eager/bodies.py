@@ -133,12 +133,23 @@ class Body:
         Args:
             bases: the next numbers of names, of the tracer and of ``unique_name``.
         """
-        stretch = self.stretch
-        if not recorder.takes(stretch.ops):
+        if not recorder.takes(self.stretch.ops):
             return None
         seed = self.seed
-        recorder.add_leaves([recorder.key(seed) if k is None else values[k] for k in self.leaves])
-        recorder.extend(stretch.end)
+        leaves = [recorder.key(seed) if k is None else values[k] for k in self.leaves]
+        return self.record(recorder, variables, leaves, bases, ())
+
+    def record(
+        self,
+        recorder: Recorder,
+        variables: Sequence[Any],
+        leaves: Sequence[Value],
+        bases: tuple[int, int],
+        given: Sequence[Any],
+    ) -> list[VarBase]:
+        """The outputs; ``given``: variables that become these, if there are any already, None for one that is gone."""
+        recorder.add_leaves(leaves)
+        recorder.extend(self.stretch.end)
         made = recorder.outputs_of(self._shown_values)
         if self._twins is not None:
             held: list[Any] = [made[k] for k in self._twins]
@@ -150,6 +161,9 @@ class Body:
         for k in self.fresh:
             result = self.results[k]
             outputs.append(VarBase._of(result.name(bases), held[k], result.stop_gradient))
+        for n, var in enumerate(given):
+            if var is not None:
+                var._held, outputs[n] = outputs[n]._held, var
         for at, k in self.changed:
             var = variables[at]
             if var._held.__class__ is Value:

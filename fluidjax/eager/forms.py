@@ -49,15 +49,27 @@ def aliases_of(ins: Sequence[Any], outs: Sequence[Any]) -> tuple[int, ...]:
     return tuple([places.get(id(out), -1) for out in outs])
 
 
+def expected_kernel() -> Kernel | None:
+    """The kernel of the op that came next last time."""
+    promised = recorder.promised
+    if promised is not None and (kernel := promised.kernel) is not None:
+        return kernel
+    point = recorder.point.expected
+    return None if point is None else point.kernel
+
+
 def expected(
     type: str, attrs: Mapping[str, Any], ins: list[Any], in_layout: Any, outs: list[Any], out_layout: Any
 ) -> Kernel | None:
     """The kernel of an op, if it is the one that came next last time."""
-    point = recorder.point.expected
-    if point is None:
-        return None
-    kernel = point.kernel
-    if kernel.type != type or kernel.ins != in_layout or kernel.outs != out_layout or not same(kernel.given, attrs):
+    kernel = expected_kernel()
+    if (
+        kernel is None
+        or kernel.type != type
+        or kernel.ins != in_layout
+        or kernel.outs != out_layout
+        or not same(kernel.given, attrs)
+    ):
         return None
     if kernel.definition.inplace and kernel.aliases != aliases_of(ins, outs):
         return None

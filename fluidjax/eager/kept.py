@@ -45,6 +45,12 @@ class Kept:
         recorder.point = end
         self.codes, self.serial, self.left = codes, recorder.serial, self.values
 
+    def now(self, number: int) -> Value:
+        """The value of a variable; the group parts."""
+        if self.intact:
+            self.part()
+        return self.values[number]
+
     def part(self) -> None:
         """Give each variable a value of its own."""
         values = self.values
@@ -57,23 +63,21 @@ class Kept:
 
 
 class Member:
-    """What a variable of a group holds."""
+    """What a variable of a group holds: of one that is ``Kept``, or of a whole step (see ``together``).
 
-    __slots__ = ("_group", "_number")
+    Attributes:
+        group: the group.
+        spec: of the value.
+    """
 
-    def __init__(self, group: Kept, number: int) -> None:
-        self._group, self._number = group, number
+    __slots__ = ("group", "_number", "spec")
 
-    @property
-    def spec(self) -> Spec:
-        """The spec of the value."""
-        return self._group.values[self._number].spec
+    def __init__(self, group: Any, number: int, spec: Spec) -> None:
+        self.group, self._number, self.spec = group, number, spec
 
     def now(self) -> Value:
         """The value; the group parts."""
-        if self._group.intact:
-            self._group.part()
-        return self._group.values[self._number]
+        return self.group.now(self._number)
 
     def becomes(self, value: Value | None) -> Value | None:
         """What the variable holds once a value is assigned to it; the group parts."""

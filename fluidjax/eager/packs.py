@@ -114,17 +114,11 @@ class Pack:
         Besides, the pieces that nothing else refers to, if all do so: they can serve again (see ``pieces``).
         """
         found = self._of(arrays)
-        if not self._is_whole(found):
+        if not is_whole(found, self.bounds):
             return np.concatenate([np.asarray(taken(array)) for array in found]), []
         buffer = found[0].buffer
         free = max(map(sys.getrefcount, found)) <= 3  # the list, the tuple, the call
         return (buffer, [*found]) if free else (jax.numpy.array(buffer, copy=True), [])
-
-    def _is_whole(self, found: Sequence[Any]) -> bool:
-        """Whether these are all pieces of one buffer, in order."""
-        if {*map(type, found)} != _PIECES or found[0]._buffer.count != len(found):
-            return False
-        return len({*map(_buffer_of, found)}) == 1 and [*map(_bounds_of, found)] == self.bounds
 
     def split(self, buffer: Any) -> list[Any]:
         """Split a buffer into its vectors, inside jit."""
@@ -137,6 +131,13 @@ class Pack:
             return [Piece(shared, bounds) for bounds in self.bounds]
         used[0]._buffer.array = buffer
         return used
+
+
+def is_whole(found: Sequence[Any], bounds: Sequence[tuple[int, int]]) -> bool:
+    """Whether these are all pieces of one buffer, in order."""
+    if {*map(type, found)} != _PIECES or found[0]._buffer.count != len(found):
+        return False
+    return len({*map(_buffer_of, found)}) == 1 and [*map(_bounds_of, found)] == [*bounds]
 
 
 _PIECES = {Piece}

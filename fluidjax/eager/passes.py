@@ -87,6 +87,7 @@ class Known(NamedTuple):
             else:
                 node.held = []
         recorder.extend(self.stretch.end)
+        recorder.parts.append(self)
         self._give(recorder, reads, variables)
         return True
 

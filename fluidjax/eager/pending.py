@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.enums import VarType
-from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.alive import array_of, referenced, to_device
+from fluidjax.eager.alive import array_of, lost, referenced, to_device
 from fluidjax.eager.blocks import Blocks
 from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line, within
 from fluidjax.eager.kernels import Kernel, replaced
@@ -43,8 +42,15 @@ class Recorder:
         serial: the number of this batch of pending ops.
         point: the records of the batch (see ``points``).
         outputs: the stand-ins for outputs, by number; references other than the dict's count as uses.
+        limit: how many ops may be pending.
         apart: how many constants of the batch were not recorded, because they change.
+        parts: what has been repeated in the batch: calls of layers, backward passes and updates.
+        promised: the step that stands for the batch, of which nothing is recorded (see ``promised``); None for none.
+        learn: is told of the parts of each batch that ran.
     """
+
+    promised: Any = None
+    learn: Any = None
 
     def __init__(self) -> None:
         self.blocks = Blocks()
@@ -52,9 +58,10 @@ class Recorder:
         self.serial = 0
         self._draws = 0
         self._tree = Tree()
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Begin another batch."""
         root = self._tree.root()
         self.serial += 1
         self.apart = 0
@@ -64,7 +71,8 @@ class Recorder:
         self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
         self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
-        self._limit = LIMIT
+        self.parts: list[Any] = []
+        self.limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
         """The places on the tape of the inputs of the op that leads to the expected point.
@@ -72,7 +80,7 @@ class Recorder:
         None if the op is a different one after all, or if more is needed than recording it. Besides the places, a
         number with a bit for each input, 1 if a gradient flows to it.
         """
-        if (point.special and point.limits is None) or point.depth > self._limit or not FLAGS["FLAGS_eager_blocks"]:
+        if (point.special and point.limits is None) or point.depth > self.limit or not FLAGS["FLAGS_eager_blocks"]:
             return None
         serial, codes = self.serial, point.codes
         parents: list[Any] = []
@@ -113,7 +121,7 @@ class Recorder:
             point is None
             or point.kernel is not kernel
             or point.special
-            or self.point.depth >= self._limit
+            or self.point.depth >= self.limit
             or not FLAGS["FLAGS_eager_blocks"]
         ):
             return self._run_other(kernel, ins, seed)
@@ -147,7 +155,7 @@ class Recorder:
             return [ins[k] for k in found]  # inputs passed through need no op
         if not FLAGS["FLAGS_eager_blocks"]:
             return self._run_now(kernel, ins, seed, found)
-        if self.point.depth >= self._limit:
+        if self.point.depth >= self.limit:
             self.flush()
         serial, before = self.serial, self.point.leaves
         codes = [v.index if v.serial == serial else self.leaf(v) for v in ins]
@@ -178,7 +186,7 @@ class Recorder:
 
     def takes(self, count: int) -> bool:
         """Whether this many more ops can be pending, and their leaves are the only new ones."""
-        fits = self.point.depth + count < self._limit and len(self.leaves) == self.point.leaves
+        fits = self.point.depth + count < self.limit and len(self.leaves) == self.point.leaves
         return fits and bool(FLAGS["FLAGS_eager_blocks"])
 
     def leaves_since(self, point: Point) -> list[Value]:
@@ -281,7 +289,7 @@ class Recorder:
 
     def end_of_step(self) -> None:
         """Start a new batch with the next op, because a training step has ended."""
-        self._limit = 0
+        self.limit = 0
 
     def array_of(self, value: Value) -> Any:
         """The numbers of a value; pending ops run first."""
@@ -306,13 +314,19 @@ class Recorder:
         uninterrupted(self._run_pending)
 
     def _run_pending(self) -> None:
+        point, parts = self.point, self.parts
+        self._run_batch()
+        if parts and self.learn is not None:
+            self.learn(point, parts)
+
+    def _run_batch(self) -> None:
         for reference in self.calls:
             if (call := reference()) is not None:
                 call.hold()
         call = None
         point, leaves, outputs = self.point, self.leaves[: self.point.leaves], self.outputs
         returning, kept = self._returning, self.kept
-        self._clear()
+        self.clear()
         alive = referenced(outputs, point.end)
         if not alive:
             return
@@ -333,15 +347,3 @@ class Recorder:
 
 
 recorder = Recorder()
-
-
-def lost() -> EnforceNotMet:
-    """The error for a value whose op failed."""
-    return EnforceNotMet(
-        explain(
-            "a variable has no value: an op that it follows from failed when it ran",
-            "values of ops that succeeded",
-            "a value that was never computed",
-            "mend the op that the earlier error names, and compute the variable again",
-        )
-    )

@@ -89,6 +89,11 @@ class Replay:
     Args:
         calls: the traced ops.
         given: the variables that change each time.
+
+    Attributes:
+        read, written: the variables that they read before they write them, and those that they write.
+        together: what the variables hold between steps that are known as a whole (see ``together``); None for none.
+        formed, promises: how often that was formed, and how often a block ran on it.
     """
 
     def __init__(self, calls: Sequence[Call], given: Sequence[Any]) -> None:
@@ -106,17 +111,26 @@ class Replay:
             written.update({id(x): x for x in writes if x.__class__ is not int})
             self._steps.append((kernel, reads, writes))
         self._temporaries = len(numbers) - len(given)
-        self._read, self._written = list(read.values()), list(written.values())
+        self.read, self.written = list(read.values()), list(written.values())
+        self.together: Any = None
+        self.formed = self.promises = 0
         # Its own alone, as far as can be seen: nothing else reads or writes an optimizer's variables in a step.
         own = {key for key, var in written.items() if key in read and var.__class__ is VarBase}
-        self._own = [var for var in self._read if id(var) in own]
-        self._read_beside = [var for var in self._read if id(var) not in own]
-        self._written_beside = [var for var in self._written if id(var) not in own]
+        self._own = [var for var in self.read if id(var) in own]
+        self._read_beside = [var for var in self.read if id(var) not in own]
+        self._written_beside = [var for var in self.written if id(var) not in own]
         self._kept: Kept | None = None
         self._groups = 0  # that have been formed
 
+    def let_go(self) -> None:
+        """Release the values that are kept together."""
+        self._kept = None
+
     def run(self, tracer: Any, given: Sequence[Any]) -> None:
         """Run the ops with other given variables."""
+        promised = recorder.promised
+        if promised is not None and promised.update(self, given):
+            return None
         values = _values(given)
         point = recorder.point
         if point.updates is None:
@@ -128,10 +142,12 @@ class Replay:
             reads = values + _values(self._read_beside)
             for update in updates:
                 if update.around is not None and update.around.run(kept, reads, self._written_beside):
+                    recorder.parts.append((self, update, len(given)))
                     return None
-        reads = values + _values(self._read)
+        reads = values + _values(self.read)
         for update in updates:
-            if update.run(reads, self._written):
+            if update.run(reads, self.written):
+                recorder.parts.append((self, update, len(given)))
                 if update.around is not None:
                     self._keep(update.around)
                 return None
@@ -154,15 +170,15 @@ class Replay:
     def _known(self, mark: Mark, reads: list[Any]) -> list[Update]:
         """What has been recorded since; nothing if it cannot be repeated."""
         stretch = mark.stretch(reads)
-        results: list[Value] = [var._value for var in self._written]
+        results: list[Value] = [var._value for var in self.written]
         if stretch is None or not all(map(mark.made, results)) or len(set(map(id, results))) < len(results):
             return []
-        made = {id(var): (value.index, value.spec) for var, value in zip(self._written, results, strict=True)}
-        return [Update(stretch, [*made.values()], self._around(stretch, len(reads) - len(self._read), made))]
+        made = {id(var): (value.index, value.spec) for var, value in zip(self.written, results, strict=True)}
+        return [Update(stretch, [*made.values()], self._around(stretch, len(reads) - len(self.read), made))]
 
     def _around(self, stretch: Stretch, given: int, made: dict[int, tuple[int, Spec]]) -> Around | None:
         """See Update; the variables that are kept must be leaves of it, in the order in which they are read."""
-        numbers = {id(var): given + k for k, var in enumerate(self._read)}
+        numbers = {id(var): given + k for k, var in enumerate(self.read)}
         own = [(numbers[id(var)], made[id(var)][1]) for var in self._own]
         if len(own) < _LEAST or [leaf for leaf in stretch.leaves if leaf in own] != own:
             return None
@@ -189,7 +205,7 @@ class Replay:
         self._groups += 1
         self._kept = Kept([var._value for var in self._own])
         for k, var in enumerate(self._own):
-            var._held = Member(self._kept, k)
+            var._held = Member(self._kept, k, var._held.spec)
 
 
 def _values(variables: Sequence[Any]) -> list[Any]:

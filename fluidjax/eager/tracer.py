@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
-import numpy as np
-
 from fluidjax import unique_name
-from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import default_place
 from fluidjax.eager.arguments import failure, first, known_slots, values_of, without_absent
+from fluidjax.eager.creating import Creating
 from fluidjax.eager.engine import Engine, RecordingEngine
-from fluidjax.eager.forms import expected, kernel_of_form
+from fluidjax.eager.forms import expected, expected_kernel, kernel_of_form
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
@@ -24,17 +21,16 @@ from fluidjax.eager.passes import Watched, repeated
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.run_program import run_program
-from fluidjax.eager.sharing import Shared, can_share
 from fluidjax.eager.tape import OpNode, Pass, key_of, places
-from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones, value_of
-from fluidjax.eager.varbase import ParamBase, VarBase, gradient_of, recorded
+from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones
+from fluidjax.eager.varbase import VarBase, gradient_of, recorded
 from fluidjax.execution.allocator import keep_freed_memory
 from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 
 
-class Tracer:
+class Tracer(Creating):
     """Runs ops immediately, and keeps a tape of those through which gradients flow.
 
     Attributes:
@@ -69,67 +65,6 @@ class Tracer:
             yield
         finally:
             self._train_mode = before
-
-    # Variables.
-
-    def generate(self, key: str) -> str:
-        """``key_N``; N counts the names of all keys."""
-        self.draw(1)
-        return f"{key}_{self.ids['tmp'] - 1}"
-
-    def draw(self, count: int) -> None:
-        """Leave out names: those of results that Fluid computes where nothing is computed here."""
-        self.ids["tmp"] += count
-
-    def create_var(
-        self,
-        type: VarType = VarType.LOD_TENSOR,
-        name: str | None = None,
-        shape: Sequence[int] | None = None,
-        dtype: Any = None,
-        persistable: bool = False,
-        **kwargs: Any,
-    ) -> VarBase:
-        """A variable without a value; arguments as for ``Block.create_var``."""
-        var = VarBase._of(name or self.generate("generated_var"), None)
-        var.persistable = bool(persistable)
-        sizes = tuple(int(n) for n in shape or ())
-        var._declared = Spec.of(sizes, VarType.FP32 if dtype is None else to_var_type(dtype), VarType(type))
-        if kwargs.get("initializer") is not None:
-            kwargs["initializer"](var, var.block)
-        return var
-
-    def temporary(self, dtype: Any = None, direct: bool = True) -> VarBase:
-        """A variable for a result; `direct` supplies its number (see ``framework.direct``)."""
-        var = VarBase._temporary(self.ids_of(direct))
-        if dtype is not None:
-            var._declared = _declared(dtype)
-        return var
-
-    def ids_of(self, direct: bool) -> dict[str, int]:
-        """The source of numbers for results."""
-        return self.ids if direct else unique_name.generator.ids
-
-    def create_parameter(self, *args: Any, initializer: Any = None, **kwargs: Any) -> ParamBase:
-        """A parameter, initialised immediately; arguments as for ``Block.create_parameter``."""
-        param = ParamBase(*args, **kwargs)
-        if initializer is not None:
-            with self.no_grad():
-                initializer(param, param.block)
-        param._stop_gradient = False
-        return self.made.add(param)
-
-    def to_variable(self, array: np.ndarray, name: str | None = None, share: bool = False) -> VarBase:
-        """A variable with the value of an array; ``share``: also with later writes to it, if possible."""
-        called: str | int | None = name
-        if not name:
-            called = ~self.ids["tmp"]  # ``generated_var_N``, written when it is asked for
-            self.draw(1)
-        return VarBase._of(called, Shared(array) if share and can_share(array) else value_of(array), True)
-
-    def variable_of(self, value: Value) -> VarBase:
-        """A variable bound to a value."""
-        return VarBase._of(None, value)
 
     # Ops.
 
@@ -231,11 +166,8 @@ class Tracer:
             slots: the slots of its outputs, all fresh variables; with their number if a slot has several.
             direct: supplies the variables' numbers (see ``framework.direct``).
         """
-        point = recorder.point.expected
-        if point is None:
-            return None
-        kernel = point.kernel
-        if kernel.type != type or kernel.outs != slots:
+        kernel = expected_kernel()
+        if kernel is None or kernel.type != type or kernel.outs != slots:
             return None
         try:
             if kernel.given_fresh != attrs:
@@ -263,6 +195,10 @@ class Tracer:
     def apply(self, kernel: Kernel, ins: Sequence[VarBase], direct: bool = True) -> list[Any]:
         """Fresh variables with the results of a kernel; `direct` supplies their numbers."""
         if kernel.movable:
+            if recorder.promised is not None:
+                known = self.follow(kernel, ins, None, direct)
+                if known is not None:
+                    return known
             kernel, ins = self._with_operands(kernel, ins)
         known = self.follow(kernel, ins, None, direct)
         if known is not None:
@@ -283,8 +219,14 @@ class Tracer:
         None, without effect, for another op. This is ``run`` and ``_bind`` with calls inlined: nearly every op of
         a training loop takes this path.
         """
+        if self.traced is not None or self.recording is not None:
+            return None
+        if recorder.promised is not None:
+            found = recorder.promised.follow(self, kernel, ins, outs, self.ids_of(direct))
+            if found is not None:
+                return found
         point = recorder.point.expected
-        if point is None or point.kernel is not kernel or self.traced is not None or self.recording is not None:
+        if point is None or point.kernel is not kernel:
             return None
         known = recorder.follow(point, ins)
         if known is None:
@@ -379,8 +321,9 @@ class Tracer:
 
     def backward(self, root: VarBase, strategy: Any = None, retain_graph: bool = False) -> None:
         """See ``VarBase.backward``."""
-        if root._place is None:  # of a leaf, or of what an earlier pass began with, it changes nothing
-            return
+        promised = recorder.promised
+        if root._place is None or (promised is not None and promised.backward(root, retain_graph)):
+            return  # of a leaf, or of what an earlier pass began with, it changes nothing
         if root.stop_gradient or not repeated(recorder, root, retain_graph):
             self._pass(root, retain_graph)
         if not retain_graph:
@@ -439,11 +382,6 @@ class Tracer:
 
 
 _PASSES = 32  # passes known for one point; many begin at the start of a batch
-
-
-@cache
-def _declared(dtype: Any) -> Spec:
-    return Spec.of((), to_var_type(dtype))
 
 
 _ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)

@@ -121,6 +121,9 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     @stop_gradient.setter
     def stop_gradient(self, value: bool) -> None:
+        held = self._held
+        if held is not None and held.__class__ is not Value:  # what is known of the variable no longer holds
+            held.now()  # type: ignore[union-attr]
         self._stop_gradient = bool(value)
         if self._grad is not None and self._grad.__class__ is not Value:
             self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]
@@ -143,7 +146,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     def _array(self) -> Any:
         """The value, once computed. Raises EnforceNotMet if there is none."""
-        if self._value is None:
+        value = self._value
+        if value is None:
             raise EnforceNotMet(
                 explain(
                     f"variable {self.name} holds no value",
@@ -152,7 +156,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
                     "pass it as an op's output first, or call set_value",
                 )
             )
-        return recorder.array_of(self._value)
+        return recorder.array_of(value)
 
     def numpy(self) -> np.ndarray:
         """A copy of the value."""

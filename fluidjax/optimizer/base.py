@@ -13,7 +13,7 @@ from fluidjax.backward import append_backward
 from fluidjax.backward.paths import no_grad_names
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import ArgumentError
-from fluidjax.base.mode import in_dygraph_mode
+from fluidjax.base.mode import current_tracer, in_dygraph_mode
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import global_scope
 from fluidjax.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
@@ -412,9 +412,7 @@ class Optimizer(EagerUpdates):
     def clear_gradients(self) -> None:
         """Zero the gradients of all trained parameters; a no-op in static mode, where gradients last a single run."""
         if in_dygraph_mode():
-            for param in self._eager_parameters():
-                if param.trainable:
-                    param.clear_gradient()
+            current_tracer().clear_gradients(self._eager_parameters())
 
 
 def _update_block() -> Block:

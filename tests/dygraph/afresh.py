@@ -32,10 +32,10 @@ def nothing_remembered() -> Iterator[None]:
         patch.setattr(recorder, "blocks", Blocks())
         patch.setattr(numbers, "_starts", {})
         patch.setattr(sizes, "_bound", WeakKeyDictionary())
-        recorder._clear()
+        recorder.clear()
         yield
         settle()
-    recorder._clear()
+    recorder.clear()
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ class Training:
 
     def kept(self) -> bool:
         """Whether they are kept together now."""
-        return all(var._held.__class__ is Member and var._held._group.intact for var in self.own())
+        return all(var._held.__class__ is Member and var._held.group.intact for var in self.own())
 
 
 def look(training: Training, k: int) -> Any:
@@ -109,7 +109,7 @@ def test_whatever_is_done_to_them_is_seen(between: Callable[[Training, int], Any
 def test_they_stay_together_while_nobody_looks() -> None:
     """One group for all steps, of two batch sizes; after a look, the next update that is known forms another."""
     groups: list[Any] = []
-    training = Training(lambda training, k: groups.append(getattr(training.own()[0]._held, "_group", None)))
+    training = Training(lambda training, k: groups.append(getattr(training.own()[0]._held, "group", None)))
     training.run(16, (4, 2))
     assert groups[-1] is not None and groups[-4:] == [groups[-1]] * 4
     assert not training.kept()

@@ -17,7 +17,9 @@ from fluidjax.dygraph._known.making import Making, Start, Unrepeatable
 from fluidjax.dygraph._known.reads import PLAIN
 from fluidjax.dygraph._known.watch import Watch
 from fluidjax.eager.bodies import Body
+from fluidjax.eager.learning import learn
 from fluidjax.eager.pending import recorder
+from fluidjax.eager.steps import Repeated
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import ParamBase, VarBase
@@ -30,12 +32,11 @@ _MOST = 64  # kinds of calls of one layer
 _TRIES = 4  # how often one kind is observed
 
 
-class Known:
+class Known(Repeated):
     """A call that can be repeated.
 
     Attributes:
         holds: whether what it read outside its arguments is as it was, given the layer's attributes.
-        sources: for each variable that it reads, the number of the argument, or the variable.
         form: what it returns: numbers of outputs, within tuples and lists.
         named: how many names the tracer gives.
         counts: how many ``unique_name`` gives, by key.
@@ -58,6 +59,20 @@ class Known:
 
         None, without effect, if values are of other kinds.
         """
+        ids = unique_name.generator.ids
+        bases = tracer.ids["tmp"], ids["tmp"]
+        outputs = None if self.step is None else self.step.begin(tracer, given, current, bases)
+        if outputs is None:
+            outputs = self._recorded(given, current, bases)
+        if outputs is None:
+            return None
+        tracer.ids["tmp"] += self.named
+        for key, count in self.counts:
+            ids[key] += count
+        return [_built(self.form, outputs)]
+
+    def _recorded(self, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]) -> list[VarBase] | None:
+        """The outputs, recorded; None, without effect, if values are of other kinds."""
         variables, values = [], []
         for source in self.sources:
             if source.__class__ is int:
@@ -69,14 +84,10 @@ class Known:
                 values.append(held if held.__class__ is Value else source._value)
         if not all(values) or not self.body.fits(recorder, variables, values):
             return None
-        ids = unique_name.generator.ids
-        outputs = self.body.run(recorder, variables, values, (tracer.ids["tmp"], ids["tmp"]))
-        if outputs is None:
-            return None
-        tracer.ids["tmp"] += self.named
-        for key, count in self.counts:
-            ids[key] += count
-        return [_built(self.form, outputs)]
+        outputs = self.body.run(recorder, variables, values, bases)
+        if outputs is not None:
+            recorder.parts.append(self)
+        return outputs
 
 
 class Entry:
@@ -96,6 +107,7 @@ class Entry:
 
 
 _watching = False
+recorder.learn = learn
 
 
 def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:

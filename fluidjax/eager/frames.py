@@ -1,0 +1,83 @@
+"""How a block takes and gives the variables that it replaces: as they leave one run of it, they enter the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fluidjax.eager.blocks import Whole
+from fluidjax.eager.packs import Buffer, Piece
+
+
+class Slot(NamedTuple):
+    """An array that holds one variable, or several.
+
+    Attributes:
+        members: the numbers of the variables.
+        bounds: where each of them begins and ends; None for a variable of its own.
+    """
+
+    members: tuple[int, ...]
+    bounds: tuple[tuple[int, int], ...] | None
+
+    def arrays(self, array: Any) -> list[Any]:
+        """The array of each variable."""
+        if self.bounds is None:
+            return [array]
+        shared = Buffer(array, len(self.bounds))
+        return [Piece(shared, bounds) for bounds in self.bounds]
+
+
+Layout = tuple[Slot, ...]  # the arrays that hold the variables; equal ones are one object
+_layouts: dict[Layout, Layout] = {}
+
+
+class Frame:
+    """A block, and the variables that it replaces, whose arrays are the *state*.
+
+    Attributes:
+        layout: the arrays of the state.
+        outer: the leaves that are its other arguments.
+        places: output -> its place among the results.
+    """
+
+    def __init__(self, block: Whole, slots: Sequence[tuple[Slot, int, int]], places: dict[int, int]) -> None:
+        layout = tuple([slot for slot, _, _ in slots])
+        self.block, self.layout, self.places = block, _layouts.setdefault(layout, layout), places
+        self._results = [result for _, _, result in slots]
+        own = [argument for _, argument, _ in slots]
+        free = [n for n in range(len(block.singles)) if n not in {*own}]
+        self.outer = [block.singles[n] for n in free]
+        pool = {n: k for k, n in enumerate([*free, *own])}
+        self._order = [pool[n] for n in range(len(pool))]
+
+    def arguments(self, outer: list[Any], state: list[Any]) -> list[Any]:
+        """The arguments of the executable; ``outer``: in the order of the attribute."""
+        return [*map((outer + state).__getitem__, self._order)]
+
+    def state(self, results: Sequence[Any]) -> list[Any]:
+        """The state after a run."""
+        return [*map(results.__getitem__, self._results)]
+
+
+def frame_of(block: Whole, own: Sequence[tuple[int, int]]) -> Frame | None:
+    """The frame of a block which replaces variables; None if it takes or gives one of them in a way of its own.
+
+    Args:
+        own: for each variable the leaf that it enters as, and the output that it leaves as.
+    """
+    numbers = {leaf: n for n, (leaf, _) in enumerate(own)}
+    places = {block.alive[k]: n for n, k in enumerate(block.given)}
+    slots: list[tuple[Slot, int, int]] = []  # with the places among the arguments and the results
+    for n, leaf in enumerate(block.singles):
+        if leaf in numbers:
+            slots.append((Slot((numbers[leaf],), None), n, places.get(own[numbers[leaf]][1], -1)))
+        elif n in block.donated:
+            return None
+    for j, pack in enumerate(block.packs):
+        members = tuple([numbers.get(leaf, -1) for leaf in pack.leaves])
+        if -1 in members or [own[m][1] for m in members] != pack.outputs:
+            return None
+        slots.append((Slot(members, tuple(pack.bounds)), len(block.singles) + j, len(block.given) + j))
+    whole = sorted([m for slot, _, _ in slots for m in slot.members]) == [*range(len(own))]
+    return Frame(block, slots, places) if whole and all(result >= 0 for _, _, result in slots) else None

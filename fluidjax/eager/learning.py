@@ -1,0 +1,163 @@
+"""Finds steps that can be promised (see ``promised``) among the batches that ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluidjax.base.flags import FLAGS
+from fluidjax.eager.frames import frame_of
+from fluidjax.eager.later import Later, Other
+from fluidjax.eager.passes import Known
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.points import Point
+from fluidjax.eager.replay import Replay, Update
+from fluidjax.eager.steps import Repeated, Step
+from fluidjax.eager.together import Together
+from fluidjax.eager.values import Spec, Value, is_plain, zeros
+from fluidjax.eager.varbase import VarBase
+
+
+def learn(point: Point, parts: list[Any]) -> None:
+    """A batch that led to a point ran, and consisted of these parts alone or among others."""
+    if len(parts) != 3 or not isinstance(parts[0], Repeated) or parts[0].misses == _MISSES:
+        return
+    if FLAGS["FLAGS_cpu_deterministic"]:  # no block runs
+        return
+    call, passed, (replay, update, count) = parts[0], parts[1], parts[2] if parts[2].__class__ is tuple else _NONE
+    if passed.__class__ is not Known or replay is None or recorder.blocks.whole(point, ()) is None:
+        return
+    if replay.formed >= _FORMED and replay.promises < _WORTH * replay.formed:
+        return
+    try:
+        step = call.step
+        if step is None or step.parts != (passed, update):
+            step = call.step = _Making(point, call, passed, replay, update, count).step()
+        _form(step, replay)
+        call.misses = 0
+    except Other:
+        call.misses += 1
+
+
+def _form(step: Step, replay: Replay) -> None:
+    """Let the variables of a step hold their values together."""
+    if not all([_is_computed(var._value) for var in [*step.updated, *step.gradients]]):
+        raise Other
+    if step.cleared != _are_cleared(step.gradients) or not step.flows_alike():
+        raise Other
+    replay.let_go()
+    replay.formed += 1
+    replay.together = Together(step.frame.layout, step.updated, step.gradients, step.cleared)
+
+
+def _is_computed(value: Value | None) -> bool:
+    return value is not None and value.array is not None and is_plain(value.spec)
+
+
+def _are_cleared(gradients: list[Any]) -> bool:
+    found = {var._value is zeros(var._spec) for var in gradients}
+    if len(found) != 1:
+        raise Other
+    return found.pop()
+
+
+class _Making:
+    """Makes a step of a batch that ran."""
+
+    def __init__(self, point: Point, call: Repeated, passed: Known, replay: Replay, update: Update, count: int) -> None:
+        self._point, self._call, self._passed = point, call, passed
+        self._replay, self._update, self._count = replay, update, count
+        self._numbers = {id(var): n for n, var in enumerate(replay.written)}
+
+    def step(self) -> Step:
+        """The step. Raises Other."""
+        call, passed, update, body = self._call, self._passed, self._update, self._call.body
+        if body.changed or not all([r.__class__ is Spec for r in body.reads]):
+            raise Other
+        later = Later(body, passed, self._later())
+        numbers = [None if s.__class__ is int else self._numbers.get(id(s)) for s in call.sources]
+        outer = [(k, s, body.reads[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
+        outer.sort(key=lambda each: each[1].__class__ is not int)
+        ones, gradients = self._gradients(later)
+        leaves, given = self._leaves(later.leaves)
+        cleared = _are_cleared(list(gradients))
+        own = self._own()
+        alive = [code for _, code in own] + ([] if cleared else [*gradients.values()])
+        block = recorder.blocks.whole(self._point, tuple(alive))
+        frame = None if block is None else frame_of(block, own)
+        if frame is None or not gradients:
+            raise Other
+        return Step(
+            body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
+            given=given, gradients=list(gradients), updated=self._replay.written, cleared=cleared,
+            replay=self._replay, frame=frame, parts=(passed, update),
+            ops=later.ops, between=later.between, zeros=later.zeros(),
+            found=[] if cleared else [frame.places[code] for code in gradients.values()],
+        )  # fmt: skip
+
+    def _later(self) -> list[Point]:
+        """The ops between the call and the pass."""
+        way, call, passed = self._point.way(), self._call.body.stretch, self._passed.stretch
+        end = len(way) - self._update.stretch.ops
+        begin = end - passed.ops
+        if begin < call.ops or way[call.ops - 1] is not call.end or way[end - 1] is not passed.end:
+            raise Other
+        if self._update.stretch.end is not self._point:
+            raise Other
+        return way[call.ops : begin]
+
+    def _own(self) -> list[tuple[int, int]]:
+        """(leaf, output) of each variable that the update replaces, which must be all that it reads."""
+        replay, codes = self._replay, self._update.stretch.codes[self._count :]
+        leaves = {id(var): code for var, code in zip(replay.read, codes, strict=True)}
+        if leaves.keys() != self._numbers.keys():
+            raise Other
+        found = []
+        for var, (result, _) in zip(replay.written, self._update.results, strict=True):
+            code = leaves[id(var)]
+            if code is None or code >= 0:
+                raise Other
+            found.append((~code, result))
+        return found
+
+    def _gradients(self, later: Later) -> tuple[Value, dict[Any, int]]:
+        """The gradient of the root; and the variable of each gradient with its output, as the update is given them."""
+        by_code: dict[int, Any] = {}
+        ones = None
+        for gradient in self._passed.gradients:
+            if gradient.visit < 0:
+                ones = gradient.source
+                continue
+            if later.takes(gradient):
+                continue
+            source = self._call.sources[gradient.input]
+            if id(source) not in self._numbers or source._grad.__class__ is not VarBase or gradient.source is not None:
+                raise Other
+            by_code[gradient.code] = source._grad
+        codes = self._update.stretch.codes[: len(by_code)]
+        if ones.__class__ is not Value or [*codes] != [code for code in codes if code in by_code]:
+            raise Other
+        count = len([g for g in self._passed.gradients if g.visit >= 0]) - len(later.between)
+        if len({*codes}) != len(by_code) or len(by_code) != count:
+            raise Other
+        return ones, {by_code[code]: code for code in codes}  # type: ignore[index, misc]
+
+    def _leaves(self, before: int) -> tuple[list[Any], list[tuple[int, int, Spec]]]:
+        """Those of the pass and the update, and which of them are given (see ``Step``)."""
+        leaves: list[Any] = []
+        given = []
+        for source, _ in self._passed.stretch.leaves:
+            if source.__class__ is int:
+                raise Other
+            leaves.append(source)
+        for source, spec in self._update.stretch.leaves:
+            if source.__class__ is int and source < self._count:
+                given.append((len(leaves), source, spec))
+            leaves.append(None if source.__class__ is int else source)
+        if before + len(leaves) != self._point.leaves:
+            raise Other
+        return leaves, given
+
+
+_NONE = None, None, 0
+_MISSES = 16  # batches that begin with a call and are no such step
+_FORMED, _WORTH = 8, 3  # after so many times, a step must have run so often for each

@@ -1,0 +1,342 @@
+"""Training steps that are known as a whole: nothing of them is recorded until somebody looks.
+
+A batch often is one call of a layer, a few ops such as those of the loss, the backward pass and an update of all
+parameters. If it recurs, each of these is compared with what came last time, and no more is done: the batch is
+*promised*. Once all of it has come, the block runs on the variables' arrays as the last run left them. If anybody looks
+before, or does anything else, what has come is recorded as ever (see ``resumed``).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fluidjax.eager.alive import array_of
+from fluidjax.eager.demands import is_below
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.packs import Piece, taken
+from fluidjax.eager.pending import Recorder, recorder
+from fluidjax.eager.replay import Replay
+from fluidjax.eager.resumed import CALL, PASS, UPDATE, record
+from fluidjax.eager.sharing import Shared
+from fluidjax.eager.tape import Node
+from fluidjax.eager.together import Together
+from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.varbase import VarBase
+from lowering.engine.interrupts import uninterrupted
+from lowering.engine.x64 import with_x64
+
+if TYPE_CHECKING:
+    from fluidjax.eager.steps import Step
+
+
+class _Promising(Recorder):
+    """The recorder while a step is promised: whoever asks for the batch gets it recorded, or run."""
+
+    @property
+    def point(self) -> Any:  # type: ignore[override]
+        """See Recorder."""
+        return self._settled().point
+
+    @property
+    def serial(self) -> int:  # type: ignore[override]
+        """See Recorder."""
+        return self._settled().serial
+
+    def _settled(self) -> Recorder:
+        self.promised.settle()
+        return recorder
+
+
+class Held:
+    """What a variable that the step computes holds while it is promised.
+
+    Attributes:
+        promise: the step.
+        code: the number of the output.
+        spec: of the value.
+    """
+
+    __slots__ = ("code", "promise", "spec")
+
+    def __init__(self, promise: Promise, code: int, spec: Spec) -> None:
+        self.promise, self.code, self.spec = promise, code, spec
+
+    def now(self) -> Value | None:
+        """The value."""
+        return self.promise.value(self.code)
+
+    def becomes(self, value: Value | None) -> Value | None:
+        """What the variable holds once a value is assigned to it."""
+        self.promise.settle()
+        return value
+
+
+class PromisedNode(Node):
+    """The place on the tape of all that the step computes before the backward pass.
+
+    Attributes:
+        promise: the step.
+        zeros: see ``Step``.
+        real: the place of each variable, once they have been recorded.
+    """
+
+    __slots__ = ("promise", "real", "zeros")
+
+    def __init__(self, promise: Promise, zeros: frozenset[int]) -> None:
+        self.order, self.inputs, self.parents, self.specs = -1, (), (), ()
+        self.freed = self.passed = False
+        self.promise, self.zeros = promise, zeros
+        self.real: list[Any] | None = None
+
+    def at(self, k: int) -> Any:
+        """See Node."""
+        if self.real is None:
+            self.promise.settle()
+        place = None if self.real is None else self.real[k]
+        return (self, k) if place is None else place[0].at(place[1])
+
+    def took_zeros(self, k: int) -> bool:
+        """See Node."""
+        return self.passed and k in self.zeros
+
+
+class Promise:
+    """A step of which nothing is recorded yet.
+
+    Attributes:
+        together: the variables that it replaces.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        tracer: Any,
+        together: Together,
+        variables: list[Any],
+        values: list[Value],
+        bases: tuple[int, int],
+    ) -> None:
+        self.step: Any = step
+        self.together: Any = together
+        self.tracer = tracer
+        self.variables, self.values, self.bases = variables, values, bases
+        body = step.body
+        self.leaves = [
+            None if at is None and k is not None else recorder.key(body.seed) if at is None else values[at]
+            for at, k in zip(step.pulled, body.leaves, strict=True)
+        ]
+        self.came, self.cleared, self._over = CALL, False, False
+        self.node: Any = None
+        self.replay: Any = None
+        self.given: Sequence[Any] = ()
+        self.outputs: list[tuple[weakref.ref[Any], int]] = []  # what it computes, with the number of the output
+        self.taken: list[list[tuple[Any, Value]]] = []  # what each op read besides these: variables and their values
+
+    # What comes.
+
+    def begin(self) -> list[VarBase]:
+        """The outputs of the call."""
+        step, outputs = self.step, []
+        body = step.body
+        self.node = PromisedNode(self, step.zeros)
+        for n, k in enumerate(body.fresh):
+            result = body.results[k]
+            held: Any = Held(self, result.code, result.spec)
+            var = VarBase._of(result.name(self.bases), held, result.stop_gradient)
+            if body.outputs[n][1] is not None:
+                var._place = self.node, n
+            self.outputs.append((weakref.ref(var), result.code))
+            outputs.append(var)
+        recorder.promised = self
+        recorder.__class__ = _Promising
+        return outputs
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """That of the op which comes next; None if none does."""
+        ops, n = self.step.ops, len(self.taken)
+        return ops[n].kernel if n < len(ops) and self.came == CALL else None
+
+    def follow(
+        self, tracer: Any, kernel: Kernel, ins: Sequence[Any], outs: list[VarBase] | None, ids: dict[str, int]
+    ) -> list[VarBase] | None:
+        """See ``Tracer.follow``: the outputs of an op which has come with this; None, without effect, for another."""
+        if kernel is not self.kernel or tracer is not self.tracer or not tracer._train_mode:
+            return None
+        op = self.step.ops[len(self.taken)]
+        taken = self._read(op, ins)
+        if taken is None or (outs and any(var._held is not None or var._place is not None for var in outs)):
+            return None
+        for k, high in op.limits:
+            array = ins[k]._value.array
+            if array.__class__ is not np.ndarray or not is_below(array, high):
+                return None
+        if outs is None:
+            outs = [VarBase._temporary(ids) for _ in op.outs]
+        made: list[tuple[weakref.ref[Any], int]] = []
+        for var, (code, spec) in zip(outs, op.outs, strict=True):
+            var._held = Held(self, code, spec)  # type: ignore[assignment]
+            if op.stop_gradient is False and var._stop_gradient is None:
+                var._stop_gradient = False
+            if op.graded:
+                var._place = self.node, len(self.outputs) + len(made)
+            made.append((weakref.ref(var), code))
+        leaves = [value for _, value in taken if value not in self.leaves]
+        # An interrupt, which arrives at calls, comes before all of this or after it.
+        self.leaves += leaves
+        self.outputs += made
+        self.taken += (taken,)
+        return outs
+
+    def _read(self, op: Any, ins: Sequence[Any]) -> list[tuple[Any, Value]] | None:
+        """What an op reads besides what the step computes; None if it does not read what it read before."""
+        if len(ins) != len(op.refs):
+            return None
+        taken: list[tuple[Any, Value]] = []
+        for var, ref, flows in zip(ins, op.refs, op.flows, strict=True):
+            held = getattr(var, "_held", None)
+            if ref.__class__ is int and ref >= 0:
+                if held.__class__ is not Held or held.promise is not self or held.code != ref:
+                    return None
+            else:
+                value = held if held.__class__ is Value else held.now() if held.__class__ is Shared else None
+                if value is None or not self._fits(value, ref, taken):
+                    return None
+                taken.append((var, value))
+            if (var._stop_gradient is False) is not flows:
+                return None
+        return taken
+
+    def _fits(self, value: Value, ref: Any, taken: list[tuple[Any, Value]]) -> bool:
+        """Whether a value is the leaf, or the new leaf of the kind, that an op reads."""
+        if ref.__class__ is int:
+            return value is self.leaves[~ref]
+        if value.spec is not ref or value.array is None or value in self.leaves:
+            return False
+        return value not in [each for _, each in taken]
+
+    def backward(self, root: Any, retain: bool) -> bool:
+        """Whether a backward pass is the known one, which has come with this."""
+        step, held = self.step, root._held
+        if self.came != CALL or retain or len(self.taken) < len(step.ops) or root._stop_gradient is not False:
+            return False
+        if held.__class__ is not Held or held.promise is not self or held.code != step.root:
+            return False
+        between = [(self.outputs[n][0](), code, spec) for n, code, spec in step.between]
+        if not self._are_current() or any(var is not None and var._grad is not None for var, _, _ in between):
+            return False
+        self.node.freed = self.node.passed = True
+        self.came, root._place = PASS, None
+        root._set_gradient(step.ones)
+        for var, code, spec in between:
+            if var is not None:
+                given: Any = Held(self, code, spec)
+                var._grad = VarBase._of(var._grad_name(), given, False)
+                self.outputs.append((weakref.ref(var._grad), code))
+        return True
+
+    def _are_current(self) -> bool:
+        """Whether what the pass reads of the variables is still what the call read: they may share an array."""
+        step = self.step
+        if [var._held for var in step.fixed] != step.held:
+            return False
+        if not all([self.variables[n]._value is self.values[n] for n in step.read]):
+            return False
+        return all([var._value is value for taken in self.taken for var, value in taken])
+
+    def gradients(self, parameters: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+        """(parameter, the variable of its gradient) for an update of all of them; None if it is not the known one."""
+        if self.came != PASS:
+            return None
+        pairs = [(p, g) for p in parameters if p.trainable and (g := p._grad) is not None]
+        return pairs if [id(g) for _, g in pairs] == self.step.ids else None
+
+    def update(self, replay: Replay, given: Sequence[Any]) -> bool:
+        """Whether an update is the known one, which has come with this."""
+        step = self.step
+        if self.came != PASS or replay is not step.replay():
+            return False
+        if [*map(id, given[: len(step.ids)])] != step.ids:
+            return False
+        leaves = [*step.leaves]
+        for at, k, spec in step.given:
+            value = given[k]._value
+            if value.__class__ is not Value or value.array is None or value.spec is not spec:
+                return False
+            if value in leaves or value in self.leaves:
+                return False
+            leaves[at] = value
+        self.leaves += leaves
+        self.replay, self.given, self.came = replay, given, UPDATE
+        return True
+
+    def clear(self, gradients: Sequence[Any]) -> bool:
+        """Whether all gradients, which must be these, can be zeroed, which has come with this."""
+        if self.came != UPDATE or {*map(id, gradients)} != {*self.step.ids}:
+            return False
+        self.cleared = True
+        return True
+
+    # Looking.
+
+    def value(self, code: int) -> Value | None:
+        """The value of an output."""
+        self.settle()
+        found = [reference() for reference, each in self.outputs if each == code]
+        return next((var._held for var in found if var is not None), None)
+
+    def settle(self) -> None:
+        """Run what has come, if it is all; record it otherwise. An interrupt waits."""
+        if not self._over:
+            uninterrupted(self._settle)
+
+    def _settle(self) -> None:
+        self._over = True
+        recorder.__class__ = Recorder
+        recorder.promised = None
+        if self.came == UPDATE and self.cleared >= self.step.cleared and self._can_give():
+            self._run()
+        else:
+            record(self)
+        self.variables, self.values, self.leaves, self.given, self.taken = [], [], [], (), []
+        self.replay = self.node = None  # the node refers to this
+        self.step = self.together = None  # a variable that the user keeps shall keep no others
+
+    def _can_give(self) -> bool:
+        """Whether the block returns all that is still wanted."""
+        places = self.step.frame.places
+        return all([code in places or reference() is None for reference, code in self.outputs])
+
+    def _run(self) -> None:
+        step, together, frame = self.step, self.together, self.step.frame
+        leaves: list[Any] = self.leaves
+        outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
+        if Piece in {*map(type, outer)}:
+            outer = [*map(taken, outer)]
+        arguments = frame.arguments(outer, together.state)
+        together.state = []
+        recorder.clear()
+        try:
+            found = with_x64(frame.block.call, arguments)
+        except BaseException:
+            together.lose()
+            self._give([None] * (1 + max(frame.places.values())))
+            raise
+        together.state = frame.state(found)
+        together.gradients = None if self.cleared else [found[k] for k in step.found]
+        self._give(found)
+        self.replay.promises += 1
+
+    def _give(self, results: Sequence[Any]) -> None:
+        """Give the variables that are still there their values; None where the block failed."""
+        places = self.step.frame.places
+        for reference, code in self.outputs:
+            var = reference()
+            if var is not None:
+                value = Value.pending(var._held.spec, -1, 0)
+                value.array = results[places[code]]
+                var._held = value

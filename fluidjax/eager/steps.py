@@ -1,0 +1,162 @@
+"""What is known of training steps that are promised (see ``promised``), and whether another one is beginning."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fluidjax.eager.alive import to_device
+from fluidjax.eager.bodies import Body
+from fluidjax.eager.demands import is_below
+from fluidjax.eager.frames import Frame
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.pending import recorder
+from fluidjax.eager.promised import Promise
+from fluidjax.eager.replay import Replay
+from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.varbase import VarBase
+
+
+class Repeated:
+    """A call of a layer that can be repeated.
+
+    Attributes:
+        body: what it records.
+        sources: for each variable that it reads, the number of the argument, or the variable.
+        step: the step that begins with it; None for none.
+        misses: how often no step could be made of what followed it.
+    """
+
+    body: Body
+    sources: list[Any]
+    step: Step | None = None
+    misses = 0
+
+
+class Op(NamedTuple):
+    """An op after the call.
+
+    Attributes:
+        refs: for each input the number of the output that it is, ``~k`` for leaf k, or the spec of a new leaf.
+        flows: for each input, whether gradients flow to it.
+        outs: the numbers of its outputs, and their specs.
+        graded: whether it has a place on the tape.
+        stop_gradient: of its outputs, if they have not said so.
+        limits: the (input, high) for numbers that must be in [0, high).
+    """
+
+    kernel: Kernel
+    refs: tuple[int | Spec, ...]
+    flows: tuple[bool, ...]
+    outs: tuple[tuple[int, Spec], ...]
+    graded: bool
+    stop_gradient: bool | None
+    limits: tuple[tuple[int, int], ...]
+
+
+class Step:
+    """What is known of a step.
+
+    Attributes:
+        body: of the call.
+        numbers: for each variable that the call reads, its number among those of the update; None for others.
+        outer: for each other variable, arguments first, its number in the call, its source and spec.
+        fixed, held: those of them that are no arguments, and what they held when the step began.
+        read: the arguments among them that the pass reads.
+        ids: of the variables of gradients.
+        ops: those after the call.
+        root, visit: the output that the backward pass starts from, and what the pass finds at the call.
+        between: for the variables that were computed before, by their numbers: outputs that are their gradients, specs.
+        zeros: the numbers of those of which the pass reads a gradient of zero if there is none.
+        ones: the gradient of the root.
+        leaves: those of the pass and the update; None where the variable of the update with that number is one.
+        given: the numbers of the given variables of the update that are leaves, and their specs.
+        gradients: the variables of gradients, with which the update is given.
+        updated: the variables that the update replaces.
+        cleared: whether the gradients are zero when the block runs.
+        replay: a weak reference to the update.
+        found: the places of the gradients among the block's results.
+        parts: the pass, and what the update records.
+    """
+
+    def __init__(self, **parts: Any) -> None:
+        self.body: Body = parts["body"]
+        self.numbers: list[int | None] = parts["numbers"]
+        self.outer: list[tuple[int, Any, Spec]] = parts["outer"]
+        self.root, self.visit, self.ones = parts["root"], parts["visit"], parts["ones"]
+        self.leaves: list[Any] = parts["leaves"]
+        self.given: list[tuple[int, int, Spec]] = parts["given"]
+        self.gradients: list[Any] = parts["gradients"]
+        self.updated: list[Any] = parts["updated"]
+        self.cleared: bool = parts["cleared"]
+        self.replay: weakref.ref[Replay] = weakref.ref(parts["replay"])
+        self.frame: Frame = parts["frame"]
+        self.ops: list[Op] = parts["ops"]
+        self.between: list[tuple[int, int, Spec]] = parts["between"]
+        self.zeros: frozenset[int] = parts["zeros"]
+        self.found: list[int] = parts["found"]
+        self.ids = [*map(id, self.gradients)]
+        self._given = [source for _, source, _ in self.outer if source.__class__ is int]
+        self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
+        self.held: list[Any] = []  # what these held when they were looked at last
+        self._specs = [spec for _, _, spec in self.outer]
+        self._alone = len(self._given) < 2 and not self.fixed  # no two of them can have one value
+        self._flows = [self.body.flows[k] for k, _, _ in self.outer]
+        place = {k: n for n, (k, _, _) in enumerate(self.outer)}
+        self._limits = [(place[k], high) for k, high in self.body.limits]
+        self.pulled = [None if k is None else place.get(k) for k in self.body.leaves]
+        self.read = [
+            place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)
+        ]
+        self.parts: tuple[Any, Any] = parts["parts"]
+
+    def flows_alike(self) -> bool:
+        """Whether gradients flow to the updated variables as they did: none has been stopped since."""
+        flows = [self.updated[n]._stop_gradient is False for n in self.numbers if n is not None]
+        known = [flow for n, flow in zip(self.numbers, self.body.flows, strict=True) if n is not None]
+        return flows == known and all([var._stop_gradient is False for var in self.gradients])
+
+    def begin(
+        self, tracer: Any, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
+    ) -> list[VarBase] | None:
+        """The outputs of the call, promised; None, without effect, if it or the variables are not as they were.
+
+        Args:
+            given, current: the variables among the arguments of the call, and their values.
+            bases: the next numbers of names, of the tracer and of ``unique_name``.
+        """
+        replay = self.replay()
+        together = None if replay is None else replay.together
+        if together is None or not together.intact or together.layout is not self.frame.layout:
+            return None
+        if recorder.point.depth or recorder.leaves:
+            return None
+        fixed = self.fixed
+        if fixed and [var._held for var in fixed] != self.held and not self._look():
+            return None
+        variables = [*map(given.__getitem__, self._given), *fixed]
+        values = [*map(current.__getitem__, self._given), *self.held]
+        for var, value, spec, flows in zip(variables, values, self._specs, self._flows, strict=True):
+            if value.spec is not spec or value.array is None or (var._stop_gradient is False) is not flows:
+                return None
+        if not self._alone and len({*map(id, values)}) != len(values):
+            return None
+        for k, high in self._limits:
+            array = values[k].array
+            if array.__class__ is not np.ndarray or not is_below(array, high):
+                return None
+        return Promise(self, tracer, together, variables, values, bases).begin()
+
+    def _look(self) -> bool:
+        """Look at the variables that are no arguments; returns whether they hold values of their own."""
+        held: list[Any] = [var._value for var in self.fixed]
+        if not all(held) or held != [var._held for var in self.fixed] or True in [v.array is None for v in held]:
+            return False
+        for value in held:
+            recorder.array_of(value)
+        to_device([value for value in held if value.array.__class__ is np.ndarray])
+        self.held = held
+        return True
