@@ -18,7 +18,7 @@ from fluidjax.dygraph import registered
 from fluidjax.dygraph._known import calls
 from fluidjax.dygraph.layer_object_helper import LayerObjectHelper
 from fluidjax.dygraph.persistables import is_left_out, state_of
-from fluidjax.eager.together import clear_gradients
+from fluidjax.eager.whole.together import clear_gradients
 from fluidjax.framework import Parameter, Variable, _dygraph_tracer, default_main_program
 
 __all__ = ["Layer"]

@@ -14,9 +14,9 @@ from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.eager.made import Made
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.sharing import Shared, can_share
-from fluidjax.eager.together import clear_gradients
 from fluidjax.eager.values import Spec, Value, value_of
 from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.whole.together import clear_gradients
 
 
 class Creating:

@@ -13,11 +13,12 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.eager import blocks, promised
+from fluidjax.eager import blocks
 from fluidjax.eager.kept import Member
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.promised import Promise
-from fluidjax.eager.together import Together
+from fluidjax.eager.whole import promised
+from fluidjax.eager.whole.promised import Promise
+from fluidjax.eager.whole.together import Together
 
 dg = fluid.dygraph
 PLACES = ("before", "call", "backward", "minimize", "clear", "end")

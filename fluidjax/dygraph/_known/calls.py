@@ -17,12 +17,12 @@ from fluidjax.dygraph._known.making import Making, Start, Unrepeatable
 from fluidjax.dygraph._known.reads import PLAIN
 from fluidjax.dygraph._known.watch import Watch
 from fluidjax.eager.bodies import Body
-from fluidjax.eager.learning import learn
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.steps import Repeated
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.whole.learning import learn
+from fluidjax.eager.whole.steps import Repeated
 from fluidjax.framework import default_main_program
 
 TABLE = "_known_calls"  # the attribute of a layer that holds its calls

@@ -20,17 +20,17 @@ from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.replay import Replay
-from fluidjax.eager.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.sharing import Shared
 from fluidjax.eager.tape import Node
-from fluidjax.eager.together import Together
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
+from fluidjax.eager.whole.together import Together
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
 
 if TYPE_CHECKING:
-    from fluidjax.eager.steps import Step
+    from fluidjax.eager.whole.steps import Step
 
 
 class _Promising(Recorder):

@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.eager.frames import Layout, Slot
 from fluidjax.eager.kept import Member
 from fluidjax.eager.packs import is_whole, taken
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Spec, Value, zeros
+from fluidjax.eager.whole.frames import Layout, Slot
 
 
 class Together:

@@ -11,13 +11,13 @@ import numpy as np
 from fluidjax.eager.alive import to_device
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.demands import is_below
-from fluidjax.eager.frames import Frame
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.promised import Promise
 from fluidjax.eager.replay import Replay
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.whole.frames import Frame
+from fluidjax.eager.whole.promised import Promise
 
 
 class Repeated:

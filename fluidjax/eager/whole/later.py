@@ -8,8 +8,8 @@ from typing import Any
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.passes import Gradient, Known, Visit
 from fluidjax.eager.points import Point
-from fluidjax.eager.steps import Op
 from fluidjax.eager.values import Spec
+from fluidjax.eager.whole.steps import Op
 
 
 class Other(Exception):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.frames import frame_of
-from fluidjax.eager.later import Later, Other
 from fluidjax.eager.passes import Known
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import Point
 from fluidjax.eager.replay import Replay, Update
-from fluidjax.eager.steps import Repeated, Step
-from fluidjax.eager.together import Together
 from fluidjax.eager.values import Spec, Value, is_plain, zeros
 from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.whole.frames import frame_of
+from fluidjax.eager.whole.later import Later, Other
+from fluidjax.eager.whole.steps import Repeated, Step
+from fluidjax.eager.whole.together import Together
 
 
 def learn(point: Point, parts: list[Any]) -> None:
