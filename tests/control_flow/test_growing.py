@@ -17,6 +17,8 @@ from fluidjax.execution import background
 from fluidjax.execution.prepared import compilations
 from tests.control_flow import generation
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 # What Paddle 1.8.5 found for 30 batches of prompts: 10 lengths, 3 numbers of sources, 5 to 59 steps.
 RECORDED = json.loads((Path(__file__).parent / "data" / "generation.json").read_text())
 

@@ -14,6 +14,8 @@ import fluidjax as fluid
 
 from .conftest import ragged, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 WIDTH = 3
 BATCHES = 20
