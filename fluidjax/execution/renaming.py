@@ -7,28 +7,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from lowering.program import ProgramView
 
-_NUMBER = re.compile(r"(?<=_)(\d+)")
+_NUMBER = re.compile(r"(?<=_)\d+")
 _QUOTED = re.compile(r"'([^'\\]*_\d[^'\\]*)'")
 
 
 class Renaming:
-    """The generated names of a program: those with a number behind an underscore.
+    """The generated names of a program: those with a number after an underscore.
 
     Args:
         program: the program.
     """
 
     def __init__(self, program: ProgramView):
-        counters: dict[str, dict[str, int]] = {}
-        names = dict.fromkeys(n for n in _names(program) if _NUMBER.search(n))
-        self._names = list(names)
-        self._places = {name: place for place, name in enumerate(names)}
-        self._counted = [_counted(name, counters) for name in names]
+        self._names = [name for name in dict.fromkeys(_names(program)) if _NUMBER.search(name)]
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._counted = dict(zip(self._names, _counted(self._names), strict=True))
 
     def counted(self, text: str) -> str:
         """``text``, made by ``repr``, with each of the names in its strings as it is when counted anew.
@@ -39,10 +38,12 @@ class Renaming:
 
     def _requoted(self, found: re.Match[str]) -> str:
         """A string in which names are marked: it is unlike any that has none."""
-        parts = self.parts(found[1])
-        if parts is None:
+        name = self._counted.get(found[1])
+        if name is not None:
+            return f"<<{name}>>"
+        if self.parts(found[1]) is None:
             return found[0]
-        return f"<{''.join(f'<{self._counted[p]}>' if isinstance(p, int) else p for p in parts)}>"
+        return f"<{self._inside.sub(lambda name: f'<{self._counted[name[1]]}>', found[1])}>"
 
     def parts(self, text: str) -> tuple[str | int, ...] | None:
         """``text`` with the place of each of the names in it; None: it has none."""
@@ -69,16 +70,16 @@ def _names(program: ProgramView) -> Iterator[str]:
     for block in program.blocks:
         yield from block.vars
         for op in block.ops:
-            yield from op.input_names()
-            yield from op.output_names()
+            for names in (*op.inputs.values(), *op.outputs.values()):
+                yield from names
 
 
-def _counted(name: str, counters: dict[str, dict[str, int]]) -> str:
-    """``name`` with each number replaced by how many others stood there, behind the same beginning, before it."""
-    done = ""
-    for at, part in enumerate(_NUMBER.split(name)):
-        if at % 2:
-            known = counters.setdefault(done, {})
-            part = str(known.setdefault(part, len(known)))
-        done += part
-    return done
+def _counted(names: Iterable[str]) -> Iterator[str]:
+    """The names with each number replaced by how many others stood there, after the same beginning, before it."""
+    counters: defaultdict[str, dict[str, int]] = defaultdict(dict)
+
+    def anew(number: re.Match[str]) -> str:
+        known = counters[number.string[: number.start()]]
+        return str(known.setdefault(number[0], len(known)))
+
+    return (_NUMBER.sub(anew, name) for name in names)

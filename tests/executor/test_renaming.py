@@ -102,7 +102,8 @@ def statically_recurrent() -> list[Any]:
         hidden = layers.fc([word, memory], 4, act="tanh")
         rnn.update_memory(memory, hidden)
         rnn.step_output(hidden)
-    loss = layers.mean(rnn())
+    outputs: Any = rnn()
+    loss = layers.mean(outputs)
     fluid.optimizer.SGD(0.1).minimize(loss)
     return [loss]
 
