@@ -85,6 +85,11 @@ class OpView:
         """The variables that the op writes, slot by slot, without ``@EMPTY@``."""
         return [n for names in self.outputs.values() for n in names if n != EMPTY]
 
+    @property
+    def drawn_into(self) -> str:
+        """The name by which a random op's draws are told apart."""
+        return next(iter(self.output_names()), self.type)
+
     def place(self) -> str:
         """Identifies the op for messages, with the user's line."""
         line = self.user_line()

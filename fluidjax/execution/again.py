@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.feed import Handed
-from fluidjax.execution.form import form, given
+from fluidjax.execution.form import form
 from fluidjax.execution.prepared import Prepared
 from lowering.engine.staged import Sum
 from lowering.errors import Need
@@ -57,13 +57,13 @@ class Call(NamedTuple):
             self.compiled.before(values)
         except Need:
             return None
-        return self.compiled.executable.call((), given(values), seed if self.prepared.random else None)
+        return self.compiled.executable.call((), self.compiled.given(values), seed if self.prepared.random else None)
 
     def end(self, known: Values, left: Any) -> bool:
         """Add to what is known; False where a buffer was too small."""
         if self.compiled is None:
             return True
-        if any(map(bool, left[1].values())):
+        if any(map(bool, left[1])):
             return False
         failure = self.compiled.after(left)
         if failure is not None:

@@ -16,6 +16,7 @@ from fluidjax.execution.abreast import abreast
 from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.background import Once
 from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
+from fluidjax.execution.drawn import drawn, numbers_of
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
@@ -63,12 +64,13 @@ class Compiled(NamedTuple):
     ``executable.call(replaced, self.given(values), seed)`` returns (the arrays of the results, overflow flags, what the
     checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
     with nothing between: signal handlers run between two of the interpreter's own instructions only, and ``extend`` is
-    one.
+    one. ``numbers`` are those of the names that the ops draw into (see ``drawn``).
     """
 
     executable: Executable
     traced: Traced
     checks: Checks | None = None
+    numbers: tuple[Any, ...] = ()
 
     def results(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The results: arrays, LoDArrays ..."""
@@ -77,7 +79,7 @@ class Compiled(NamedTuple):
 
     def given(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """What ``executable.call`` is given for the values."""
-        return self.executable.arrived(given(values))
+        return (*self.executable.arrived(given(values)), *self.numbers)
 
     def before(self, values: Sequence[Any]) -> None:
         """Raise what can be known before the step: InvalidArgumentError for faults; NeedsExact or NeedsSizes where rows
@@ -143,7 +145,7 @@ class CompiledOps:
         self.inputs = tuple(inputs)
         self._work = Traceable(
             program, ops, self.inputs, tuple(outputs), tuple(replaced), buffers, platform, capacities, widened, wide,
-            growing, tuple(starts), number_of if spread is None else spread.draws,
+            growing, tuple(starts), *((number_of, drawn(program)) if spread is None else (spread.draws,)),
         )  # fmt: skip
         self._donate = True
         self._kept = kept
@@ -182,7 +184,7 @@ class CompiledOps:
                 first(compiled.executable)
             elif compiled.executable.scratch and replaced and self._donate:
                 compiled.executable.reserve()
-            left = compiled.executable.call(replaced, compiled.given(values), seed)
+            arrays, flags, *_ = left = compiled.executable.call(replaced, compiled.given(values), seed)
         except NeedsInputs:
             self._donate = False
             self._ready.clear()
@@ -190,7 +192,8 @@ class CompiledOps:
         if not compiled.traced.ran:
             compiled.traced.ran = True
             compiled.executable.settle()
-        return Step(compiled.results(left[0]), left[1], compiled.after(left))
+        overflows = dict(zip(compiled.traced.flags, flags, strict=True)) if flags else {}
+        return Step(compiled.results(arrays), overflows, compiled.after(left))
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -263,7 +266,7 @@ class CompiledOps:
         self.used.update(traced.used)
         self.uneven.update(traced.uneven)
         check_expected(self._expected, values)
-        return outcome
+        return outcome._replace(numbers=numbers_of(self._work.drawn))
 
     def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:
         """Everything but the program that a trace depends on."""
@@ -280,7 +283,8 @@ class CompiledOps:
         another way whatever the values are. ``whole``: see ``Executable.of``.
         """
         rebuilds = [None if type(v) in PLAIN else split_static(v)[2] for v in values]
-        started, found, arguments = self._clock(), Traced(), (replaced, given(values), seed)
+        started, found = self._clock(), Traced()
+        arguments = replaced, (*given(values), *numbers_of(self._work.drawn)), seed
         seen, options = self._seen_on_host(values), {"donate": self._donate, "checked": self._checked}
         step = self._work.function(rebuilds, seen, found, awaited=self.awaited, **options)
         try:
@@ -304,12 +308,13 @@ class CompiledOps:
         if self._spread is not None:
             step = self._spread.over(step, self._buffers(), self.inputs, self._work.outputs, donate=self._donate)
 
-        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
             state, outputs, overflows, faults = step(replaced, values, seed)
             results = (*state, *outputs)
             arrays, structure = jax.tree_util.tree_flatten(results)
+            found.flags = tuple(overflows)
             found.structure = None if jax.tree_util.all_leaves(results) else structure
-            return tuple(arrays), overflows, faults
+            return tuple(arrays), tuple(overflows.values()), faults
 
         if self._spread is None:
             return jax.jit(run, donate_argnums=donated)

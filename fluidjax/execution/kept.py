@@ -6,7 +6,8 @@ what came of it, an executable with what its trace found out or the reason why t
 takes the same path without tracing. Ops in it refer to the ops of the program at hand: errors name the current
 lines of the user.
 
-Equal programs of one process share their executables (``shared``): only the rest of the record is written and read.
+Programs whose generated names differ in nothing but their numbers are equal (see ``renaming``). Equal programs of one
+process share their executables (``shared``): only the rest of the record is written and read.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import jaxlib
 import lowering
 from fluidjax.execution import background
 from fluidjax.execution.executable import Executable, default_device
+from fluidjax.execution.renaming import Renaming
 from fluidjax.execution.shared import Shared
 from fluidjax.execution.store import Store
 from lowering.errors import Need
@@ -79,12 +81,14 @@ class Record:
         store: where records are kept; None: nowhere.
         key: of what is compiled in this process; None: it is no one else's.
         program: the program that is compiled.
+        names: its names.
     """
 
-    def __init__(self, store: Store | None, key: str | None, program: ProgramView):
+    def __init__(self, store: Store | None, key: str | None, program: ProgramView, names: Renaming):
         self._store = None if key is None else store
         self._key = key
         self._program = program
+        self._names = names
 
     @property
     def wanted(self) -> bool:
@@ -114,7 +118,7 @@ class Record:
         if self._key is None:
             return
         file = io.BytesIO()
-        pickler = _Pickler(file, self._program)
+        pickler = _Pickler(file, self._program, self._names)
         try:
             pickler.dump((outcome, _where(outcome)))
         except _UNPICKLABLE:
@@ -126,7 +130,7 @@ class Record:
             background.submit(write, lasting=True) if executables else write()
 
     def _outcome(self, form: bytes, executables: Sequence[Executable]) -> Any:
-        outcome, where = _Unpickler(io.BytesIO(form), self._program, executables).load()
+        outcome, where = _Unpickler(io.BytesIO(form), self._program, self._names, executables).load()
         return outcome if where == _where(outcome) else None
 
     def _share(self, form: bytes, executables: Sequence[Executable]) -> None:
@@ -159,9 +163,13 @@ class Kept:
         Compilations for several devices are not kept.
         """
         if not one_device or not self._lasting:
-            return Record(None, None, self._program)
-        key = repr((_settings(), self._content, terms()))
-        return Record(_store, hashlib.sha256(key.encode()).hexdigest(), self._program)
+            return Record(None, None, self._program, self._names)
+        key = self._names.counted(repr((_settings(), self._content, terms())))
+        return Record(_store, hashlib.sha256(key.encode()).hexdigest(), self._program, self._names)
+
+    @cached_property
+    def _names(self) -> Renaming:
+        return Renaming(self._program)
 
     @cached_property
     def _lasting(self) -> bool:
@@ -171,11 +179,15 @@ class Kept:
     @cached_property
     def _content(self) -> str:
         digest = hashlib.sha256(repr((self._program.version, sorted(self._program.op_versions.items()))).encode())
+
+        def add(*what: Any) -> None:
+            digest.update(self._names.counted(repr(what)).encode())
+
         for block in self._program.blocks:
-            digest.update(repr((block.idx, block.parent_idx, block.forward_idx, block.vars)).encode())
+            add(block.idx, block.parent_idx, block.forward_idx, block.vars)
             for op in block.ops:
                 attrs = {name: value for name, value in op.attrs.items() if name not in _UNREAD}
-                digest.update(repr((op.type, op.inputs, op.outputs, attrs)).encode())
+                add(op.type, op.inputs, op.outputs, attrs)
         return digest.hexdigest()
 
 
@@ -196,17 +208,20 @@ def _where(outcome: Any) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes ops and rules by name, and where each of the ``executables`` belongs, which it collects."""
+    """Writes ops, rules and names by their places, and where each of the ``executables`` belongs, which it collects."""
 
-    def __init__(self, file: io.BytesIO, program: ProgramView):
+    def __init__(self, file: io.BytesIO, program: ProgramView, names: Renaming):
         super().__init__(file)
-        self._blocks = program.blocks
+        self._blocks, self._names = program.blocks, names
         self.executables: list[Executable] = []
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, Executable):
             self.executables.append(value)
             return "executable", len(self.executables) - 1
+        if type(value) is str:
+            parts = self._names.parts(value)
+            return None if parts is None else ("text", parts)
         if isinstance(value, OpDef):
             return "rule", value.type
         if isinstance(value, OpView):
@@ -217,9 +232,9 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, program: ProgramView, executables: Sequence[Executable]):
+    def __init__(self, file: io.BytesIO, program: ProgramView, names: Renaming, executables: Sequence[Executable]):
         super().__init__(file)
-        self._blocks = program.blocks
+        self._blocks, self._names = program.blocks, names
         self._executables = executables
 
     def persistent_load(self, identity: Any) -> Any:
@@ -228,6 +243,8 @@ class _Unpickler(pickle.Unpickler):
             return self._executables[value]
         if kind == "rule":
             return get_op(value)
+        if kind == "text":
+            return self._names.text(value)
         block, index = value
         return self._blocks[block].ops[index]
 

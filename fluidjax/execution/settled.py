@@ -89,7 +89,7 @@ class SettledRuns:
             if any(v.is_deleted() for v in values if isinstance(v, jax.Array)):
                 return None
             raise
-        if any(map(bool, left[1].values())):
+        if any(map(bool, left[1])):
             return None
         failure = compiled.after(left)
         if failure is not None:

@@ -58,6 +58,7 @@ class Traced:
 
     Attributes:
         structure: how the results are built from arrays; None: they are arrays.
+        flags: the names of the overflow flags.
         watch: the checks to perform.
         expected: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
@@ -66,6 +67,7 @@ class Traced:
     """
 
     structure: Any = None
+    flags: tuple[str, ...] = ()
     watch: Watch | None = None
     expected: Expected = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class Traceable:
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them.
         platform, capacities, widened, wide, growing, number: see ``lowering.Runner``.
+        drawn: the names whose numbers are the last of the values that the function takes; none: they are constants.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
     """
@@ -105,6 +108,7 @@ class Traceable:
     growing: bool = False
     starts: tuple[str, ...] = ()
     number: Callable[[str], Any] = number_of
+    drawn: tuple[str, ...] = ()
 
     def function(
         self,
@@ -130,10 +134,11 @@ class Traceable:
         def step(replaced: Any, values: Any, seed: Any) -> tuple[Any, Any, dict[str, Any], Any]:
             before = self.buffers.split(replaced)
             env = dict(zip(self.replaced, before, strict=True))
+            values, number = self._numbered(values)
             for name, data, rebuild in zip(self.inputs, values, rebuilds, strict=True):
                 env[name] = data if rebuild is None else rebuild(data)
             watch = Watch({at: env[self.inputs[at]] for at in seen})
-            runner = self._run(env, seed, watch if checked else None)
+            runner = self._run(env, seed, watch if checked else None, number)
             faults, overflows = watch.parted(runner.overflows)
             after = [plain(env[n]) for n in self.replaced]
             check_left(runner.scattered, after, [env.get(n) for n in self.outputs])
@@ -148,7 +153,14 @@ class Traceable:
 
         return step
 
-    def _run(self, env: dict[str, Any], seed: Any, watch: Watch | None) -> Runner:
+    def _numbered(self, values: Sequence[Any]) -> tuple[Sequence[Any], Callable[[str], Any]]:
+        """The values of the inputs, and the number of each name that is drawn into."""
+        if not self.drawn:
+            return values, self.number
+        *inputs, numbers = values
+        return inputs, lambda name: numbers[self.drawn.index(name)]
+
+    def _run(self, env: dict[str, Any], seed: Any, watch: Watch | None, number: Callable[[str], Any]) -> Runner:
         make = UpdateRunner if self.platform == "cpu" else Runner
         runner = make(
             self.program,
@@ -161,7 +173,7 @@ class Traceable:
             watch=watch,
         )
         runner.unsettled = bool(self.starts)
-        runner.number = self.number
+        runner.number = number
         first = env.pop(FIRST, None)
         env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self.starts})
         runner.fed = FedRows([env.get(name) for name in self.inputs])

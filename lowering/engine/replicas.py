@@ -74,7 +74,7 @@ class ReplicaWriter(Writer):
 
     def _variables(self, block: BlockView) -> dict[str, Any]:
         found = dict(block.vars)
-        for name in self._own & block.vars.keys():
+        for name in filter(self._own.__contains__, block.vars):  # in the order of the program
             for device in range(1, self._devices.count):
                 named = on_device(name, device, self._own)
                 found[named] = replace(block.vars[name], name=named)

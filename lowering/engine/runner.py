@@ -314,7 +314,7 @@ class Runner:
 
         Unlike the op's index, the name survives pruning and cloning; further draws into the same name are numbered.
         """
-        name = next(iter(op.output_names()), op.type)
+        name = op.drawn_into
         count = self.draws.get(name, 0)
         self.draws[name] = count + 1
         seed = get_op(op.type).own_seed(op.attrs)
