@@ -145,7 +145,7 @@ class CompiledOps:
         self.inputs = tuple(inputs)
         self._work = Traceable(
             program, ops, self.inputs, tuple(outputs), tuple(replaced), buffers, platform, capacities, widened, wide,
-            growing, tuple(starts), *((number_of, drawn(program)) if spread is None else (spread.draws,)),
+            growing, tuple(starts), *((number_of, drawn(program, ops)) if spread is None else (spread.draws,)),
         )  # fmt: skip
         self._donate = True
         self._kept = kept

@@ -85,10 +85,20 @@ def scaled() -> Sequence[Any]:
     return [layers.mean(layers.reduce_sum(weighed, 1)), weighed]
 
 
-def test_a_dim_that_stays_is_taken_for_what_it_is(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch is compiled as it is then; what does change later has room, as if nothing had been guessed."""
+def multiplied() -> Sequence[Any]:
+    """The second dim is a parameter's, in a product that runs with the true size alone."""
+    x, w = fluid.data("x", [None, None, None], "float32"), layers.create_parameter([D, 2], "float32", name="w")
+    product = layers.mul(x, w, x_num_col_dims=2)
+    return [layers.mean(layers.reduce_sum(product, 1)), product]
+
+
+@pytest.mark.parametrize(("build", "count"), [(scaled, 1), (multiplied, 2)], ids=["paired", "refused"])
+def test_a_dim_that_stays_is_taken_for_what_it_is(
+    build: Callable[[], Sequence[Any]], count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If an op refuses room in it, the first batch is compiled as it is; what does change has room then, too."""
     feeds = [{"x": rng.normal(size=(B, n, D)).astype(np.float32)} for n in (3, 5, 8, 2)]
-    compare(monkeypatch, scaled, feeds, 2)
+    compare(monkeypatch, build, feeds, count)
 
 
 def masked() -> Sequence[Any]:
