@@ -57,6 +57,7 @@ class Server:
         self._asked: Counter[str] = Counter()
         self._conversations = Conversations(lambda method: self._stub(method + IN_TURN, "stream_stream"))
         self._attending: Any = None
+        self._to_attend = threading.Lock()
         self._leaving = threading.Event()
 
     def start(
@@ -108,10 +109,12 @@ class Server:
         return answer
 
     def attend(self, trainer: int) -> None:
-        """Keep a call open while this process lives, so that its end tells the server that the trainer is gone."""
-        if self._attending is None or not self._attending.is_active():
-            stub = self._stub("Attend", "stream_stream")
-            self._attending = stub(self._presence(trainer), wait_for_ready=True, metadata=settings.metadata())
+        """Keep one call open while this process lives, so that its end tells the server that the trainer is gone."""
+        with self._to_attend:
+            # Of two calls one would be dropped, and the server would hear that the trainer is gone.
+            if self._attending is None or not self._attending.is_active():
+                stub = self._stub("Attend", "stream_stream")
+                self._attending = stub(self._presence(trainer), wait_for_ready=True, metadata=settings.metadata())
 
     def leave(self) -> None:
         """Close the channel."""

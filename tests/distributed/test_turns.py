@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import fluidjax as fluid
 from fluidjax.distributed.asynchronous import Asynchronous
-from fluidjax.distributed.client import client
+from fluidjax.distributed.client import Server, Traffic, client
 from fluidjax.distributed.requests import Request
 from fluidjax.distributed.wire import Message
 from lowering.engine.thread import settings_of_thread
@@ -53,6 +56,22 @@ def test_a_gradient_is_answered_first_and_applied_before_anybody_else_is_served(
     push()
     serving.settle()
     assert len(applied) == 3 and not serving.owed
+
+
+def test_threads_that_ask_at_once_attend_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two calls the server took the end of the one for the end of the trainer."""
+    server, made = Server("127.0.0.1:1", Traffic()), []
+
+    def called(parts: Any, **settled: Any) -> Any:
+        made.append(parts)
+        time.sleep(0.05)  # long enough for the other threads to ask
+        return SimpleNamespace(is_active=lambda: True, cancel=lambda: None)
+
+    monkeypatch.setattr(server, "_stub", lambda method, kind: called)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(server.attend, [0] * 4))
+    server.leave()
+    assert len(made) == 1
 
 
 def test_gradients_of_many_threads_are_all_applied() -> None:
