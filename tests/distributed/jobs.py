@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,19 +12,9 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax.distributed.client import client
+from tests.ports import free_endpoints
 
 WIDTH, ROWS = 8, 40
-
-
-def free_ports(count: int) -> list[str]:
-    """Endpoints on this machine that nobody listens at."""
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    found = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    return found
 
 
 def constant(name: str, value: float) -> fluid.ParamAttr:
@@ -86,7 +75,7 @@ class Job:
     load: str = ""
 
     def __post_init__(self) -> None:
-        self.endpoints = free_ports(self.servers)
+        self.endpoints = free_endpoints(self.servers)
         self.scopes = {endpoint: fluid.Scope() for endpoint in self.endpoints}
         self.errors: dict[str, BaseException] = {}
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.distributed.jobs import free_ports
+from tests.ports import free_endpoints
 
 SCRIPT = Path(__file__).with_name("script.py")
 
@@ -24,7 +24,7 @@ class Processes:
     def __init__(
         self, folder: Path, servers: int, trainers: int, command: Sequence[str] = (str(SCRIPT),), **settings: str
     ) -> None:
-        self.folder, self.endpoints = folder, free_ports(servers)
+        self.folder, self.endpoints = folder, free_endpoints(servers)
         self.settings = {
             "PYTHONPATH": str(ROOT), "OUT": str(folder), "PADDLE_TRAINERS_NUM": str(trainers),
             "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(self.endpoints), "FLAGS_rpc_deadline": "20000",

@@ -14,7 +14,7 @@ import fluidjax as fluid
 from fluidjax.distributed.client import client
 from fluidjax.layers.io import BlockGuardServ, ListenAndServ, Recv, Send
 from fluidjax.op import Operator
-from tests.distributed.jobs import free_ports
+from tests.ports import free_endpoints
 
 
 def _declared(program: fluid.Program, name: str, persistable: bool = True) -> fluid.Variable:
@@ -46,7 +46,7 @@ def _client(endpoint: str, *, sends: bool) -> fluid.Program:
 @pytest.mark.parametrize("persistable", [True, False])
 def test_a_server_runs_its_block_on_what_clients_send(persistable: bool) -> None:
     """What the block writes into variables around it may be asked for, as in Fluid, where nobody drops it."""
-    (endpoint,) = free_ports(1)
+    (endpoint,) = free_endpoints(1)
     main, startup = _server(endpoint, persistable)
     asking, sending = _client(endpoint, sends=False), _client(endpoint, sends=True)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
@@ -94,7 +94,7 @@ def _federated_trainer(endpoint: str) -> tuple[fluid.Program, fluid.Program]:
 
 
 def test_a_federated_server_begins_where_trainers_fetch() -> None:
-    (endpoint,) = free_ports(1)
+    (endpoint,) = free_endpoints(1)
     main, (pulls, pushes) = _averaging_server(endpoint), _federated_trainer(endpoint)
     scope, own = fluid.Scope(), fluid.Scope()
     scope.var("w").get_tensor().set(np.full((2, 2), 8.0, "float32"), fluid.CPUPlace())
@@ -148,7 +148,7 @@ def test_parameters_and_gradients_of_a_server() -> None:
 @contextlib.contextmanager
 def _serving(tables: Sequence[np.ndarray]) -> Iterator[dict[str, Any]]:
     """Servers whose scopes hold the parts of a table, and no program that updates them: the attributes to ask them."""
-    endpoints, threads = free_ports(len(tables)), []
+    endpoints, threads = free_endpoints(len(tables)), []
     for endpoint, rows in zip(endpoints, tables, strict=True):
         program, scope = fluid.Program(), fluid.Scope()
         scope.var("table").get_tensor().set(rows, fluid.CPUPlace())

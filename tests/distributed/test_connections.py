@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from fluidjax.distributed import settings
-from tests.distributed.jobs import free_ports
+from tests.ports import free_endpoints
 
 
 def echo(endpoint: str) -> grpc.Server:
@@ -32,7 +32,7 @@ def said(endpoint: str) -> bytes:
 
 @pytest.fixture
 def endpoint() -> str:
-    (found,) = free_ports(1)
+    (found,) = free_endpoints(1)
     return found
 
 

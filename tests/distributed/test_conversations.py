@@ -14,7 +14,7 @@ from fluidjax.distributed.client import Client, RPCError
 from fluidjax.distributed.listening import Listening
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.wire import Message
-from tests.distributed.jobs import free_ports
+from tests.ports import free_endpoints
 
 METHOD = "PrefetchVariable"
 
@@ -40,7 +40,7 @@ class Echo:
 
 @pytest.fixture
 def endpoint() -> str:
-    (found,) = free_ports(1)
+    (found,) = free_endpoints(1)
     return found
 
 

@@ -13,7 +13,8 @@ from fluidjax.incubate.fleet.base.role_maker import GeneralRoleMaker, PaddleClou
 from fluidjax.incubate.fleet.parameter_server import distribute_transpiler as module
 from fluidjax.incubate.fleet.parameter_server.distribute_transpiler import DistributedTranspiler, StrategyFactory
 from fluidjax.transpiler.config import DistributedMode
-from tests.distributed.jobs import Job, dense, feed, free_ports, sparse
+from tests.distributed.jobs import Job, dense, feed, sparse
+from tests.ports import free_endpoints
 
 SERVERS = "127.0.0.1:6170,127.0.0.1:6171"
 
@@ -97,7 +98,7 @@ def test_a_job_of_one_worker(monkeypatch, tmp_path, strategy, network, falls):
 
     A rate that falls does so in async and geo mode; in the others servers keep the one it begins with, as in Fluid.
     """
-    endpoints, scope, error = free_ports(1), fluid.Scope(), []
+    endpoints, scope, error = free_endpoints(1), fluid.Scope(), []
 
     def begin(role: int) -> tuple[DistributedTranspiler, fluid.Variable]:
         own = DistributedTranspiler()

@@ -15,7 +15,7 @@ import fluidjax as fluid
 from fluidjax.core import Gloo
 from fluidjax.incubate.fleet.base import meeting, role_maker
 from fluidjax.incubate.fleet.utils.http_server import KVServer
-from tests.distributed.jobs import free_ports
+from tests.ports import free_endpoints
 
 Setting = Callable[[Gloo], None]
 
@@ -99,7 +99,7 @@ def test_who_does_not_come_is_told_of(setting: Setting) -> None:
 
 def test_a_fleets_processes_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers and a server meet by the address of worker 0, which serves until all have parted."""
-    address, parting, own = free_ports(1)[0], [], threading.local()
+    address, parting, own = free_endpoints(1)[0], [], threading.local()
     fleet = {"PADDLE_PSERVERS_IP_PORT_LIST": "127.0.0.1:3", "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2"}
     monkeypatch.setattr(role_maker, "_told", lambda name: fleet.get(name) or own.told[name])
     monkeypatch.setattr(meeting.atexit, "register", lambda *call: parting.append(call))

@@ -13,7 +13,8 @@ from fluidjax.distributed.communicator import Background
 from fluidjax.distributed.parts import Target
 from fluidjax.distributed.shard import Shard
 from fluidjax.framework import program_view
-from tests.distributed.jobs import ROWS, WIDTH, Job, constant, dense, free_ports, sparse
+from tests.distributed.jobs import ROWS, WIDTH, Job, constant, dense, sparse
+from tests.ports import free_endpoints
 
 OPTIMIZERS = {
     "sgd": lambda: fluid.optimizer.SGD(0.1),
@@ -108,7 +109,7 @@ def test_an_async_trainer_that_sent_nothing_stops_without_a_server():
     before = fluid.get_flags(["FLAGS_rpc_deadline"])
     fluid.set_flags({"FLAGS_rpc_deadline": 100})
     try:
-        nowhere = Target(("w",), (f"127.0.0.1:{free_ports(1)[0]}",), ())
+        nowhere = Target(("w",), (f"127.0.0.1:{free_endpoints(1)[0]}",), ())
         trainer = Background({"w@GRAD": nowhere}, {"w": nowhere}, fluid.global_scope(), {})
         trainer.start()
         trainer.stop()

@@ -15,14 +15,7 @@ import numpy as np
 import pytest
 
 from fluidjax.execution import coordinator, processes
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+from tests.ports import free_ports
 
 
 def environment(rank: int, ports: list[int], **more: str) -> dict[str, str]:
