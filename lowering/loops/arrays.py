@@ -24,6 +24,7 @@ from lowering.loops.carried import (
     element,
     element_template,
     fit,
+    grow_rows,
     join,
     known,
     known_int,
@@ -288,7 +289,7 @@ def _item_gradients(gradient: TensorArray | None, forward: TensorArray, whole: b
     """The gradients of an array held element by element; all of them when ``whole``."""
     held = forward.items or ()
     if gradient is not None and gradient.stacked:
-        gradient = _unstacked(gradient, len(held))
+        gradient = _unstacked(gradient, held)
     given = (gradient.items or ())[: len(held)] if gradient is not None else ()
     held = held if whole else held[: len(given)]
     items = tuple(_zero_item(v) if g is None else g for v, g in zip_longest(held, given))
@@ -299,14 +300,23 @@ def _zero_item(value: Any) -> Any:
     return None if value is None else zero_gradient(value)
 
 
-def _unstacked(gradient: TensorArray, count: int) -> TensorArray:
-    """The first ``count`` elements of a stacked gradient, one by one, up to its length if that is known."""
+def _unstacked(gradient: TensorArray, forward: Sequence[Any]) -> TensorArray:
+    """The elements of a stacked gradient one by one, up to its length if known, with the rows of ``forward``."""
     length = known_int(gradient.length)
-    count = min(count, gradient.capacity if length is None else length)
-    if isinstance(gradient.buffer, LoDArray) and gradient.buffer.padded:
-        raise NeedsConcrete("the row counts of a tensor array's gradient")
-    items = tuple(element(gradient.buffer, k) for k in range(count))
+    count = min(len(forward), gradient.capacity if length is None else length)
+    items = tuple(_with_rows_of(forward[k], element(gradient.buffer, k)) for k in range(count))
     return TensorArray(items, taken=None if gradient.taken is None else gradient.taken[:count])
+
+
+def _with_rows_of(value: Any, gradient: Any) -> Any:
+    """An element's gradient with the rows of the element itself: stacked, all have room for those of the longest."""
+    if not (isinstance(gradient, LoDArray) and gradient.padded):
+        return gradient
+    if value is None:
+        raise NeedsConcrete("the row counts of a tensor array's gradient")
+    rows = value.shape[0]
+    data = grow_rows(gradient.data[:rows], rows, backward=True)
+    return value.with_data(data) if isinstance(value, LoDArray) else data
 
 
 def _cut(array: TensorArray, capacity: int) -> TensorArray:

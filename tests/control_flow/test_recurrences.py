@@ -275,3 +275,32 @@ def test_a_branch_of_a_step_that_does_not_run_leaves_nothing_to_its_gradient(int
     total, d_x = run(main, startup, {"x": x}, fetch, interpret=interpret)
     np.testing.assert_allclose(total.ravel(), [0.25 - 6.0 + 9.0 - 3.0])
     np.testing.assert_allclose(d_x, [[1.0], [3.0], [6.0], [3.0]])
+
+
+@pytest.mark.parametrize("lengths", [[2, 3], [0, 3, 0]])
+def test_a_recurrence_beside_rows_that_only_the_run_knows(rng, lengths) -> None:
+    """Where ``sequence_unpad`` cuts the program, arrays of known rows are given stacked, padded gradients."""
+
+    def network(detour: bool):
+        x = fluid.data("x", [None, WIDTH], "float32", lod_level=1)
+        x.stop_gradient = False
+        beside = layers.tanh(x)
+        if detour:
+            padded, counts = layers.sequence_pad(x, layers.fill_constant([1], "float32", 0.0))
+            beside = layers.sequence_unpad(layers.tanh(padded), counts)
+        rnn = layers.DynamicRNN()
+        with rnn.block():
+            row, before = rnn.step_input(x), rnn.memory(shape=[WIDTH], value=0.5)
+            after = layers.tanh(layers.elementwise_add(row, before))
+            rnn.update_memory(before, after)
+            rnn.output(after)
+        loss = layers.mean(layers.sums([layers.square(beside), layers.square(rnn())]))
+        return [loss, *fluid.gradients([loss], [x])]
+
+    feed = {"x": ragged(rng.normal(size=(sum(lengths), WIDTH)).astype(np.float32), lengths)}
+    results = []
+    for detour in (True, False):
+        main, startup, fetch = build(lambda detour=detour: network(detour))
+        results.append(run(main, startup, feed, fetch))
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
