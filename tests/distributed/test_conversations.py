@@ -217,7 +217,12 @@ def test_who_gave_up_before_the_request_was_read_is_not_served(endpoint: str) ->
             raise InterruptedError
 
     served: list[Request] = []
-    listening = Listening(endpoint, 1, served.append)
+
+    def serve(request: Request) -> None:
+        served.append(request)
+        request.reply()
+
+    listening = Listening(endpoint, 1, serve)
     with pytest.raises(InterruptedError):
         listening._answering(METHOD)(iter(frames(Message([("table", np.array([1]))]))), Gone())
     listening.stop()
