@@ -35,6 +35,13 @@ class Traffic:
 
     def __init__(self) -> None:
         self.sent = self.received = self.requests = 0
+        self._lock = threading.Lock()
+
+    def count(self, sent: int = 0, received: int = 0, requests: int = 0) -> None:
+        """Add to the numbers; threads that do so at once lose nothing."""
+        with self._lock:
+            self.sent, self.received = self.sent + sent, self.received + received
+            self.requests += requests
 
     def __repr__(self) -> str:
         return f"<{self.requests} requests, {self.sent} bytes sent, {self.received} bytes received>"
@@ -80,15 +87,14 @@ class Server:
         """
         message = Message(items, *head)
         parts = frames(message)
-        self._traffic.sent += message.size
-        self._traffic.requests += 1
+        self._traffic.count(sent=message.size, requests=1)
         seconds = settings.deadline() if timeout is None else timeout
         settled = {"timeout": seconds, "wait_for_ready": wait, "metadata": settings.metadata()}
         if len(parts) == 1 and self._sizes.are_short(method, message):
             self._asked[method] += 1
-            if self._asked[method] > _OFTEN:
-                return self._conversations.ask(method, parts[0], seconds, wait=wait)
-            return self._stub(method, "unary_stream")(parts[0], **settled)
+            often = self._asked[method] > _OFTEN
+            asked = self._conversations.ask(method, parts[0], seconds, wait=wait) if often else None
+            return asked if asked is not None else self._stub(method, "unary_stream")(parts[0], **settled)
         return self._stub(method + IN_PARTS, "stream_stream")(iter(parts), **settled)
 
     def finish(self, call: Iterable[bytes], what: str, asked: tuple[str, Items] = ("", ())) -> Message:
@@ -104,7 +110,7 @@ class Server:
             raise self._failure(what, None, str(error)) from error
         if answer is None:
             return Message()
-        self._traffic.received += answer.size
+        self._traffic.count(received=answer.size)
         self._sizes.learn(*asked, answer)
         return answer
 

@@ -77,8 +77,10 @@ class Listening:
     def _answering(self, method: str) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
         def answer(parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
             request = Request(method, self._received(parts, context))
-            context.add_callback(request.answer.cancel)
-            self._serve(request)
+            if context.add_callback(request.answer.cancel):
+                self._serve(request)
+            else:  # who asked has given up already
+                request.answer.cancel()
             return iter(frames(self._answer(request, context)))
 
         return answer

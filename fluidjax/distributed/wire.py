@@ -1,10 +1,11 @@
 """The wire format of messages: a header, then names, each with or without a value.
 
     message  "FLJX" | uint64 total bytes | int32 trainer | uint8 flags | uint32 count | items
-    item     uint16 length | name | uint8 form | value in Fluid's stream format for that form (see
-              ``fluidjax.files.tensor``)
+    item     uint16 length | name | uint8 form | value
+    value    uint8 count | zeros | value in Fluid's stream format for its form (see ``fluidjax.files.tensor``)
 
-All little-endian. A message travels as frames of at most ``CHUNK`` bytes, one after another.
+All little-endian. There are as many zeros before a value as put its numbers at a multiple of 16 bytes, so that they are
+used where they arrived. A message travels as frames of at most ``CHUNK`` bytes, one after another.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.distributed.settings import CHUNK
-from fluidjax.files.cursor import Cursor
+from fluidjax.files.cursor import Cursor, View
 from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.files.host_ops import from_file_value, to_file_value
 from fluidjax.files.tensor import RowsValue, decode, encode, read_rows
@@ -27,6 +28,7 @@ _HEAD = struct.Struct("<4sQiBI")
 _MAGIC = b"FLJX"
 _NAME, _DENSE, _ROWS = range(3)
 _LONGEST_NAME = 4096
+_ALIGNED = 16  # bytes, as are those of Python
 
 NOW = 1  # a flag: answer at once, whatever the phase
 CHANGED = 2  # a flag: of tables, only the rows that have changed since this trainer last asked
@@ -63,23 +65,29 @@ class Message:
 
 def frames(message: Message) -> list[bytes]:
     """Serialise a message; values are copied."""
-    parts = [part for name, value in message.items for part in _item(name, value)]
-    size = _HEAD.size + sum(map(len, parts))
-    head = _HEAD.pack(_MAGIC, size, message.trainer, message.flags, len(message.items))
+    parts: list[bytes | memoryview] = [b""]
+    size = _HEAD.size
+    for name, value in message.items:
+        found = _item(name, value, size)
+        size += sum(map(len, found))
+        parts += found
+    parts[0] = _HEAD.pack(_MAGIC, size, message.trainer, message.flags, len(message.items))
     message.size = size
-    if size <= CHUNK:
-        return [b"".join([head, *parts])]
-    return list(_cut([head, *parts]))
+    return [b"".join(parts)] if size <= CHUNK else list(_cut(parts))
 
 
-def _item(name: str, value: Any) -> list[bytes | memoryview]:
+def _item(name: str, value: Any, begin: int) -> list[bytes | memoryview]:
+    """The bytes of an item that begins at a place of the message; the last of them are the numbers."""
     text = name.encode()
     head = struct.pack("<H", len(text)) + text
     if value is None:
         return [head + bytes([_NAME])]
     if isinstance(value, SelectedRows):
-        return [head + bytes([_ROWS]), *encode(RowsValue(np.asarray(value.values), value.rows, value.height))]
-    return [head + bytes([_DENSE]), *encode(to_file_value(value))]
+        form, stream = _ROWS, encode(RowsValue(np.asarray(value.values), value.rows, value.height))
+    else:
+        form, stream = _DENSE, encode(to_file_value(value))
+    room = -(begin + len(head) + 2 + sum(map(len, stream[:-1]))) % _ALIGNED
+    return [head + bytes([form, room]) + bytes(room), *stream]
 
 
 def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
@@ -125,7 +133,7 @@ def _size(first: bytes, limit: int) -> int:
 
 def _read(data: bytes) -> Message:
     _, size, trainer, flags, count = _HEAD.unpack_from(data)
-    cursor = Cursor(data, "a message")
+    cursor = View(data, "a message")
     cursor.skip(_HEAD.size, "the head")
     try:
         cursor.need(count * 3, f"{count} items")
@@ -146,6 +154,7 @@ def _read_item(cursor: Cursor) -> tuple[str, Any]:
         return name, None
     if form not in (_DENSE, _ROWS):
         raise bad_file("a value of unknown form", "a tensor or rows", str(form))
+    cursor.skip(cursor.number("B", "the zeros before a value"), "the zeros before a value")
     if form == _DENSE:
         return name, from_file_value(decode(cursor))
     rows, values, height = read_rows(cursor)

@@ -84,3 +84,30 @@ class Cursor:
                 f"{self.size} bytes",
                 "load it with the list of variables it was saved with, in the same order; or save it again",
             )
+
+
+class View(Cursor):
+    """A position in bytes that stay in memory: arrays lie where the numbers are, and cannot be written."""
+
+    def __init__(self, data: bytes, label: str) -> None:
+        self.label, self.size, self.position = label, len(data), 0
+        self._data = data
+
+    def take(self, count: int, what: str) -> bytes:
+        """The next ``count`` bytes; if there are fewer, raises an error naming ``what``."""
+        self.need(count, what)
+        self.position += count
+        return self._data[self.position - count : self.position]
+
+    def array(self, dtype: np.dtype, count: int, what: str) -> np.ndarray:
+        """``count`` elements: a view, or a copy where their place is no address of such a number."""
+        size = count * dtype.itemsize
+        self.need(size, what)
+        found = np.frombuffer(self._data, np.uint8, size, self.position).view(dtype) if size else np.empty(count, dtype)
+        self.position += size
+        return found if found.flags.aligned else found.copy()
+
+    def skip(self, count: int, what: str) -> None:
+        """Skip ``count`` bytes; if there are fewer, raises an error naming ``what``."""
+        self.need(count, what)
+        self.position += count

@@ -48,6 +48,22 @@ def test_messages_arrive_as_they_were_sent(rows, rng):
     assert found.items[1][1].rows.tolist() == [2, 0] and found.items[1][1].height == 7
 
 
+@pytest.mark.parametrize("name", ["w", "table.block0", "a_name_of_27_characters@GRAD"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+def test_numbers_are_used_where_they_arrived(name, dtype):
+    dense = np.arange(12, dtype=dtype).reshape(4, 3)
+    table = SelectedRows(np.array([5, 0, 2], np.int64), dense[:3], 9)
+    (data,) = frames(Message([(name, None), (name, table), (name, dense)]))
+    _, (_, rows), (_, found) = joined([data], settings.limit()).items
+    whole = np.frombuffer(data, np.uint8)
+    assert np.shares_memory(found, whole) and np.shares_memory(rows.values, whole)
+    assert all((each.ctypes.data - whole.ctypes.data) % 16 == 0 for each in (found, rows.values))
+    assert found.flags.aligned and rows.values.flags.aligned and rows.rows.flags.aligned
+    np.testing.assert_array_equal(found, dense)
+    np.testing.assert_array_equal(rows.values, dense[:3])
+    assert rows.rows.tolist() == [5, 0, 2] and found.dtype == dtype
+
+
 def test_damaged_messages_are_refused(rng):
     data = frames(Message([("w", np.arange(6.0)), ("b", np.arange(3))]))[0]
     for _ in range(300):
