@@ -14,19 +14,17 @@ def append_loss_gradient(block: Block, loss: Variable) -> None:
     Fluid fills it with one number, which is all of a loss of shape [1]. What reads it as the gradient of more reads
     beyond its end, so the gradient of a loss that may be more than one number has as many ones as the loss.
     """
-    where = {"force_cpu": False, "op_device": device_of(loss.op)}
+    device, role = device_of(loss.op), ROLE_BACKWARD | ROLE_LOSS
     if all(size == 1 for size in loss.shape):
-        ones = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), **where}
-        append_op(block, OpSpec("fill_constant", {}, {"Out": [grad_name(loss.name)]}, ones), ROLE_BACKWARD | ROLE_LOSS)
+        ones = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), "force_cpu": False, "op_device": device}
+        append_op(block, OpSpec("fill_constant", {}, {"Out": [grad_name(loss.name)]}, ones), role)
     else:
-        append_ones(block, loss, ROLE_BACKWARD | ROLE_LOSS, where)
+        append_ones(block, loss, role, device)
 
 
-def append_ones(
-    block: Block, target: Variable, role: int = ROLE_BACKWARD, where: dict[str, object] | None = None
-) -> None:
+def append_ones(block: Block, target: Variable, role: int = ROLE_BACKWARD, device: str = "") -> None:
     """Append what fills ``target@GRAD`` with ones, as many as ``target`` has numbers when the program runs."""
-    shape = f"{target.name}_shape"
-    append_op(block, OpSpec("shape", {"Input": [target.name]}, {"Out": [shape]}))
-    attrs = {"shape": list(target.shape), "value": 1.0, "dtype": int(target.dtype), **(where or {})}
+    shape, where = f"{target.name}_shape", {"op_device": device}
+    append_op(block, OpSpec("shape", {"Input": [target.name]}, {"Out": [shape]}, where))
+    attrs = {"shape": list(target.shape), "value": 1.0, "dtype": int(target.dtype), **where}
     append_op(block, OpSpec("fill_constant", {"ShapeTensor": [shape]}, {"Out": [grad_name(target.name)]}, attrs), role)

@@ -337,15 +337,17 @@ def test_a_loss_has_a_second_gradient_under_another_prefix() -> None:
     assert main.global_block().var(f"second_{loss.name}@GRAD_0").shape == (1,)
 
 
-def test_the_gradient_of_a_loss_begins_on_the_losss_device() -> None:
+@pytest.mark.parametrize(("layer", "start"), [("mean", ["fill_constant"]), ("relu", ["shape", "fill_constant"])])
+def test_the_gradient_of_a_loss_begins_on_the_losss_device(layer: str, start: list[str]) -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         y = fluid.layers.fc(fluid.data("x", [4, 2]), 3)
         with fluid.device_guard("gpu"):
-            loss = fluid.layers.mean(y)
+            loss = getattr(fluid.layers, layer)(y)
         fluid.backward.append_backward(loss)
     devices = {op.type: op.attr("op_device") for op in main.global_block().ops}
-    assert [devices[op] for op in ("mean", "fill_constant", "mean_grad", "mul_grad")] == ["gpu", "gpu", "gpu", ""]
+    assert {devices[op] for op in [layer, *start, f"{layer}_grad"]} == {"gpu"}
+    assert devices["mul_grad"] == ""
 
 
 @pytest.mark.parametrize("rows", [1, 3])
