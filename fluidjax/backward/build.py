@@ -7,15 +7,14 @@ from typing import Any
 
 from fluidjax.backward.around import name_what_blocks_read
 from fluidjax.backward.checkpoints import append_with_checkpoints
-from fluidjax.backward.descs import append_op, device_of
-from fluidjax.backward.names import ROLE_BACKWARD, ROLE_FORWARD, ROLE_LOSS, grad_name
+from fluidjax.backward.names import ROLE_FORWARD, ROLE_LOSS, grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, operands, stopped_gradients, stopped_names, unused_outputs
 from fluidjax.backward.rewind import restore_counters
+from fluidjax.backward.seeds import append_loss_gradient
 from fluidjax.backward.variables import GradInfo, declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.base.garbage import no_collections
 from fluidjax.framework import Block, Parameter, Program, Variable
-from lowering.program import OpSpec
 
 _ROLE, _ROLE_VAR = "op_role", "op_role_var"
 
@@ -33,7 +32,7 @@ def append_backward(
     missing gradients required by an op are filled with zeros.
 
     Args:
-        loss: a float Variable of shape [1].
+        loss: a float Variable of shape [1]; of one of another shape, the sum of its elements is differentiated.
         parameter_list: the parameters, as Variables or names; all trainable ones if None.
         no_grad_set: Variables (or names) through which no gradient is propagated, in addition to ``stop_gradient``.
         callbacks: each is called after every op appended, as ``callback(block=..., context=...)``.
@@ -68,7 +67,7 @@ def _append(
     start = 0 if inside else len(target.ops)
 
     walk = Walk(stopped, callbacks=callbacks, order=program._appending_grad_times)
-    append_op(target, _loss_gradient(loss), ROLE_BACKWARD | ROLE_LOSS)
+    append_loss_gradient(target, loss)
     starts = {grad_name(loss.name)} if program._appending_grad_times > 1 else None
     wanted = [loss.name]
     for block in _enclosing(program, current):
@@ -159,12 +158,6 @@ def _enclosing(program: Program, index: int) -> list[Any]:
         blocks.append(program.block(index))
         index = program.block(index).parent_idx
     return blocks
-
-
-def _loss_gradient(loss: Variable) -> OpSpec:
-    """Ones, filled in on the device of the op that computes the loss."""
-    attrs = {"shape": [1], "value": 1.0, "dtype": int(loss.dtype), "force_cpu": False, "op_device": device_of(loss.op)}
-    return OpSpec("fill_constant", {}, {"Out": [grad_name(loss.name)]}, attrs)
 
 
 def _parameter_names(program: Program, parameter_list: Iterable[Variable | str] | None) -> list[str]:

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from fluidjax.backward.around import name_what_blocks_read
-from fluidjax.backward.descs import append_op
 from fluidjax.backward.names import grad_name
 from fluidjax.backward.paths import find_path, no_grad_names, stopped_gradients, stopped_names, unused_outputs
 from fluidjax.backward.rewind import restore_counters
+from fluidjax.backward.seeds import append_ones
 from fluidjax.backward.variables import declare, rename_taken
 from fluidjax.backward.walk import Walk
 from fluidjax.framework import Variable
-from lowering.program import OpSpec
 
 
 def calc_gradient(
@@ -148,8 +147,5 @@ def _seed(block: Any, targets: list[Variable], given: list[Variable | None]) -> 
         if gradient is not None:
             renamed[name] = gradient.name
             continue
-        shape = f"{target.name}_shape"
-        append_op(block, OpSpec("shape", {"Input": [target.name]}, {"Out": [shape]}))
-        attrs = {"shape": list(target.shape), "value": 1.0, "dtype": int(target.dtype)}
-        append_op(block, OpSpec("fill_constant", {"ShapeTensor": [shape]}, {"Out": [name]}, attrs))
+        append_ones(block, target)
     return starts, renamed

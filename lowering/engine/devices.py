@@ -152,8 +152,9 @@ def loss_gradient(program: ProgramView, devices: Devices, op: OpView) -> list[Op
     for name in op.output_names() if devices.loss_scale is not None else ():
         variable = program.find_var(0, name)
         dtype = variable.dtype if variable is not None else 5
-        attrs = {"shape": [1], "dtype": dtype, "value": devices.loss_scale, "op_role": ROLE_BACKWARD}
-        found.append(OpView("fill_constant", {}, {"Out": [name]}, attrs))
+        shape = op.attrs.get("shape", [1])
+        attrs = {"shape": shape, "dtype": dtype, "value": devices.loss_scale, "op_role": ROLE_BACKWARD}
+        found.append(OpView("fill_constant", op.inputs, {"Out": [name]}, attrs))
     return found
 
 

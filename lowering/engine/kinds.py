@@ -87,10 +87,17 @@ def indices(op: OpView) -> Set[str]:
     return counts | {slot} if slot else counts
 
 
-def note(program: ProgramView, op: OpView, results: Mapping[str, Any], strange: set[str]) -> None:
-    """Keep track of the values that do not have their variables' data types."""
+def note(
+    program: ProgramView, op: OpView, env: Mapping[str, Any], results: Mapping[str, Any], strange: set[str]
+) -> None:
+    """Keep track of the values that have the data type of a feed in place of their variables'.
+
+    An index that a kernel leaves to its gradient is declared as Fluid declares it, by no feed's doing: like the op's X.
+    """
+    held = {_dtype(env[name]) for name in strange.intersection(op.input_names()) if name in env}
     for name, value in results.items():
-        (strange.add if _is_strange(program, op.block_idx, name, value) else strange.discard)(name)
+        due = _dtype(value) in held and _is_strange(program, op.block_idx, name, value)
+        (strange.add if due else strange.discard)(name)
 
 
 def in_kernel_type(

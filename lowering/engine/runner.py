@@ -138,7 +138,7 @@ class Runner:
             return self._run_exactly(op, env)
         kinds.check(self.program, op, env, self.strange)
         results = kinds.in_kernel_type(self.program, op, env, self._run_exactly(op, env), self.strange)
-        kinds.note(self.program, op, results, self.strange)
+        kinds.note(self.program, op, env, results, self.strange)
         return results
 
     def _run_exactly(self, op: OpView, env: Env) -> dict[str, Any]:

@@ -337,12 +337,54 @@ def test_a_loss_has_a_second_gradient_under_another_prefix() -> None:
     assert main.global_block().var(f"second_{loss.name}@GRAD_0").shape == (1,)
 
 
-def test_the_gradient_of_a_loss_begins_on_the_losss_device() -> None:
+@pytest.mark.parametrize(("layer", "start"), [("mean", ["fill_constant"]), ("relu", ["shape", "fill_constant"])])
+def test_the_gradient_of_a_loss_begins_on_the_losss_device(layer: str, start: list[str]) -> None:
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         y = fluid.layers.fc(fluid.data("x", [4, 2]), 3)
         with fluid.device_guard("gpu"):
-            loss = fluid.layers.mean(y)
+            loss = getattr(fluid.layers, layer)(y)
         fluid.backward.append_backward(loss)
     devices = {op.type: op.attr("op_device") for op in main.global_block().ops}
-    assert [devices[op] for op in ("mean", "fill_constant", "mean_grad", "mul_grad")] == ["gpu", "gpu", "gpu", ""]
+    assert {devices[op] for op in [layer, *start, f"{layer}_grad"]} == {"gpu"}
+    assert devices["mul_grad"] == ""
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    ("loss_of", "expected"),
+    [
+        (lambda x: fluid.layers.reduce_sum(x, dim=1), lambda x: np.ones_like(x)),
+        (lambda x: fluid.layers.reduce_max(x, dim=1), lambda x: (x == x.max(1, keepdims=True)) * 1.0),
+        (lambda x: fluid.layers.reshape(x * x, [-1]), lambda x: 2 * x),
+        (lambda x: fluid.layers.slice(x, [1], [0], [1]), lambda x: np.eye(4)[[0] * len(x)]),
+        (lambda x: fluid.layers.matmul(x, x, transpose_y=True), lambda x: 2 * np.ones((len(x), 1)) * x.sum(0)),
+        (lambda x: fluid.layers.scale(x, 3.0), lambda x: np.full_like(x, 3)),
+    ],
+    ids=["reduce_sum", "reduce_max", "reshape", "slice", "matmul", "scale"],
+)
+def test_a_loss_of_several_numbers_is_differentiated_as_their_sum(loss_of: Any, expected: Any, rows: int) -> None:
+    """Fluid's gradient of the loss is one number whatever the loss: its ops read beyond its end, or refuse it."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [None, 4], "float32")
+        x.stop_gradient = False
+        append_backward(loss_of(x))
+    given = np.arange(4.0 * rows, dtype=np.float32).reshape(rows, 4)
+    np.testing.assert_allclose(run(main, {"x": given}, ["x@GRAD"])[0], expected(given))
+
+
+def test_a_loss_of_several_numbers_over_two_devices() -> None:
+    """Each device begins with ones over the number of devices, as for a loss of one number: w's gradient is a mean."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        x = fluid.data("x", [None, 2], "float32")
+        w = fluid.layers.create_parameter([2], "float32", name="w", default_initializer=fluid.initializer.Constant(1.0))
+        loss = fluid.layers.reduce_sum(x * w, dim=1)
+        append_backward(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        both = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name, places=[fluid.CPUPlace()] * 2)
+        (found,) = exe.run(both, feed={"x": np.arange(8, dtype=np.float32).reshape(4, 2)}, fetch_list=["w@GRAD"])
+    np.testing.assert_allclose(found.reshape(-1, 2)[0], [6, 8])

@@ -177,6 +177,20 @@ def test_branches_and_loops_see_the_type_too():
         run(build, x=np.int32([3]))
 
 
+def test_what_a_kernel_declares_otherwise_is_not_of_the_feeds_doing():
+    """The places of the largest rows are integers, declared like X: 1.8.5 passes them on, whatever is fed beside."""
+
+    def build():
+        x = layers.data("rows", [1], lod_level=1)
+        x.stop_gradient = False
+        top = layers.sequence_pool(x * layers.cast(data(shape=[1]), "float32"), "max")
+        return layers.reduce_sum(fluid.gradients([layers.reduce_sum(top)], [x])[0] * x)
+
+    rows = fluid.create_lod_tensor(np.float32([[1], [3], [2], [4]]), [[3, 1]], fluid.CPUPlace())
+    for fed in ("int64", "float64", "float32"):
+        assert run(build, rows=rows, x=np.full(1, 2, fed)) == 2 * 3 + 2 * 4
+
+
 def test_gradients_are_refused_with_their_ops():
     def build():
         loss = layers.mean(layers.square_error_cost(layers.fc(ones([2, 3]), 1), data(shape=[2, 1])))
