@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.errors import NeedsExact
+from lowering.errors import NeedsExact, NeedsSizes
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, Counted, LoDArray, RowCounts, Wide, fill_padding, is_concrete, is_padded
-from lowering.wide.labels import grown
+from lowering.wide.labels import grown, root, scaled
 from lowering.wide.moves import refilled
 
 # Numbers at which an op that is linear in its counts is evaluated: two define the line of each, the third verifies it.
@@ -61,6 +61,16 @@ class RowSize(int):
         size.least = base
         size.label = None if counted.label is None else grown(counted.label, base)
         size.rate = 1 if counted.label is None else rate
+        return size
+
+    def times(self, scale: float) -> RowSize:
+        """So many times the size of a wide dim. Raises NeedsSizes if that is no whole number of times."""
+        if self.rate != 1 or scale != int(scale):
+            needed = NeedsSizes("a part of the size of a dim")
+            needed.labels = frozenset([root(self.label)])
+            raise needed
+        size = RowSize(self * int(scale))
+        size.nrows, size.least, size.label = self.nrows * int(scale), 0, scaled(self.label, int(scale))
         return size
 
     def within(self, first: int, last: int) -> RowSize:

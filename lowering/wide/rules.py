@@ -20,7 +20,7 @@ from lowering.wide.fills import highest, lowest
 from lowering.wide.meet import ELEMENTWISE, first_dims
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
-from lowering.wide.windows import WINDOWS
+from lowering.wide.windows import INTERPOLATIONS, WINDOWS
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
@@ -217,6 +217,28 @@ def _batch_norm(call: Call) -> Found:
     return {"Y": call.axes("X")}
 
 
+def _instance_norm(call: Call) -> Found:
+    """Means over the places of each plane: the op counts the used ones."""
+    planes, x = ("SavedMean", "SavedVariance"), call.shape("X")
+    if not call.only("X", *planes, "Y" + GRAD) or any(axis.dim == 1 for axis in call.axes("X")):
+        return None
+    call.kept.add("X")
+    rows = [axis._replace(inner=axis.inner * x[1]) for axis in call.axes("X") if axis.dim == 0]
+    return {"Y": call.axes("X"), **dict.fromkeys(planes, rows)}
+
+
+def _group_norm(call: Call) -> Found:
+    """Means over the places of each group of channels, which the op counts; its gradient reads Y in place of X."""
+    (slot,) = [slot for slot in ("X", "Y") if call.each(slot)]
+    axes, shape = call.axes(slot), call.shape(slot)
+    channels = len(shape) - 1 if call.attr("data_layout") == "NHWC" else 1
+    if not call.only(slot, "Mean", "Variance", "Y" + GRAD) or any(axis.dim == channels for axis in axes):
+        return None
+    call.kept.add(slot)
+    rows = [axis for axis in axes if axis.dim == 0]
+    return {"Y": axes, "Mean": rows, "Variance": rows}
+
+
 def _chains(*paired: str) -> Rule:
     """Padded sequences with given lengths: whatever follows them is ignored, and meaningless."""
 
@@ -275,6 +297,8 @@ RULES: dict[str, Rule] = {
     "fill_constant_batch_size_like": _batch_like,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
+    "group_norm": _group_norm,
     "prelu": _prelu,
     "gru_unit": _unit("Input", "HiddenPrev"),
     "lstm_unit": _unit("X", "C_prev"),
@@ -284,7 +308,8 @@ RULES: dict[str, Rule] = {
     "sequence_unpad": _unpad,
 }
 
-GATHERING = frozenset(
-    "batch_norm concat conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
+GATHERING = INTERPOLATIONS | frozenset(
+    "batch_norm instance_norm group_norm concat"
+    " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
     " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

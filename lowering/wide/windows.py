@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lowering.engine.counts import RowSize
 from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.fills import lowest
-from lowering.wide.given import whole
+from lowering.wide.given import given, whole
 from lowering.wide.labels import grown, scaled
 from lowering.wide.shapes import Found, Rule
 
@@ -73,22 +73,18 @@ def _transposed(call: Call) -> Found:
     return {"*": found}
 
 
-def _repeated(call: Call) -> Found:
-    """Each place as often as a whole number says."""
-    told, given = any(call.each(slot) for slot in call.values if slot not in ("X", "Out" + GRAD)), call.attr("scale")
-    if told or call.attr("data_layout") != "NCHW" or call.attr("interp_method") != "nearest":
+def _resized(call: Call) -> Found:
+    """The op weighs the used places, and says which of the results are."""
+    numbers = [n for slot in ("SizeTensor", "OutSize") if (found := given(call, slot)) for n in found.numbers or [None]]
+    if not call.only("X", "Out" + GRAD) or any(n is None or getattr(n, "rate", 1) != 1 for n in numbers):
         return None
-    scales, rank = list(given) if isinstance(given, Sequence) else [given], len(call.shape("X")) - 2
-    scales = scales * rank if len(scales) == 1 else scales
-    found = []
-    for axis in call.axes("X"):
-        if axis.dim > 1:
-            times = scales[axis.dim - 2] if scales else 0
-            if call.attr("align_corners") or times < 1 or times != int(times) or not whole(axis, call.shape("X")):
-                return None
-            axis = axis._replace(room=axis.room * int(times), label=scaled(axis.label, int(times)))
-        found.append(axis)
-    return {"*": found}
+    first = 1 if call.attr("data_layout") in ("NHWC", "NDHWC") else 2
+    spatial = range(first, first + len(call.shape("X")) - 2) if call.each("X") else ()
+    if any(axis.dim in spatial and not whole(axis, call.shape("X")) for axis in call.axes("X")):
+        return None
+    call.least += [n.label for n in numbers if isinstance(n, RowSize)]
+    call.kept.add("X")
+    return {"*": ()}
 
 
 def _pooled(call: Call) -> Found:
@@ -139,9 +135,12 @@ def _slides(call: Call, at: int, rank: int) -> bool:
     return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 
+INTERPOLATIONS = frozenset(
+    f"{name}_interp{version}" for name in "nearest linear bilinear trilinear bicubic".split() for version in ("", "_v2")
+)
 WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(["conv2d_transpose", "depthwise_conv2d_transpose"], _transposed),
-    **dict.fromkeys(["nearest_interp", "nearest_interp_v2"], _repeated),
+    **dict.fromkeys(INTERPOLATIONS, _resized),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
 }
