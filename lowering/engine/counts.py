@@ -117,6 +117,13 @@ def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:
     return RowCounts((nrows,), (Counted(int(shape[0])),), (rate,), base, (len(rate),), np.dtype(dtype))
 
 
+def sizes_along(value: Any, dims: Sequence[int]) -> list[int]:
+    """The sizes of dims of a value; of those that are axes with room, ``RowSize``."""
+    wide = zip(value.axes, value.counts, strict=True) if isinstance(value, Wide) else ()
+    sized = {axis.dim: RowSize.of(count, Counted(axis.room, axis.label), 1, 0) for axis, count in wide}
+    return [sized.get(dim, value.shape[dim]) for dim in dims]
+
+
 def plain(value: Any) -> Any:
     """Counts as the traced numbers that they are; anything else unchanged."""
     return value.data if isinstance(value, RowCounts) else value

@@ -17,6 +17,7 @@ from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.along import ALONG
 from lowering.wide.fills import highest, lowest
+from lowering.wide.given import whole
 from lowering.wide.meet import ELEMENTWISE, first_dims
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
@@ -193,6 +194,15 @@ def _batch_like(call: Call) -> Found:
     return {"*": [a._replace(dim=target) for a in call.axes("Input") if a.dim == source]}
 
 
+def _drawn_like(call: Call) -> Found:
+    """Drawn with the size of one dim: the op draws what it would for the used places, and says which these are."""
+    source = int(call.attr("input_dim_idx"))
+    if any(axis.dim == source and not whole(axis, call.shape("Input")) for axis in call.axes("Input")):
+        return None
+    call.kept.add("Input")
+    return {"*": ()}
+
+
 def _layer_norm(call: Call) -> Found:
     x, begin = call.shape("X"), int(call.attr("begin_norm_axis"))
     if not call.only("X") or any(axis.dim >= begin for axis in call.axes("X")):
@@ -295,6 +305,8 @@ RULES: dict[str, Rule] = {
     "one_hot": _one_hot,
     "one_hot_v2": _one_hot,
     "fill_constant_batch_size_like": _batch_like,
+    "gaussian_random_batch_size_like": _drawn_like,
+    "uniform_random_batch_size_like": _drawn_like,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
     "instance_norm": _instance_norm,
@@ -309,7 +321,7 @@ RULES: dict[str, Rule] = {
 }
 
 GATHERING = INTERPOLATIONS | frozenset(
-    "batch_norm instance_norm group_norm concat"
+    "batch_norm instance_norm group_norm concat pad2d"
     " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
     " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lowering.engine.counts import RowSize
@@ -10,7 +11,7 @@ from lowering.values import Axis
 from lowering.wide.fills import lowest
 from lowering.wide.given import given, whole
 from lowering.wide.labels import grown, scaled
-from lowering.wide.shapes import Found, Rule
+from lowering.wide.shapes import Found, Rule, has_at_least
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
@@ -87,6 +88,38 @@ def _resized(call: Call) -> Found:
     return {"*": ()}
 
 
+def _padded(call: Call) -> Found:
+    """Numbers around the places, which unused ones hold, too."""
+    pads, axes = list(zip(call.attr("paddings")[::2], call.attr("paddings")[1::2], strict=True)), call.axes("X")
+    call.fills.update({("X", axis): call.attr("pad_value") for axis in axes if any(pads[axis.dim])})
+    return _surrounded(call, dict(enumerate(pads)))
+
+
+def _padded2d(call: Call) -> Found:
+    """The op puts what it adds around the used places."""
+    told, first = given(call, "Paddings"), 2 if call.attr("data_format") == "NCHW" else 1
+    sides = call.attr("paddings") if told is None else told.numbers
+    if not call.only("X", "Out" + GRAD) or sides is None or any(isinstance(n, RowSize) for n in sides):
+        return None
+    pads = {first: (sides[0], sides[1]), first + 1: (sides[2], sides[3])}
+    if call.attr("mode") == "reflect":
+        for axis in call.axes("X"):
+            has_at_least(call, axis, max(pads.get(axis.dim, (0, 0))) + 1)
+    call.kept.add("X")
+    return _surrounded(call, pads)
+
+
+def _surrounded(call: Call, pads: Mapping[int, tuple[int, int]]) -> Found:
+    """So many places before and after those of each dim."""
+    found = []
+    for axis in call.axes("X"):
+        before, after = pads.get(axis.dim, (0, 0))
+        if min(before, after) < 0 or ((before or after) and not whole(axis, call.shape("X"))):
+            return None
+        found.append(axis._replace(room=axis.room + before + after, label=grown(axis.label, before + after)))
+    return {"*": found}
+
+
 def _pooled(call: Call) -> Found:
     """One window that is a whole dim; or windows as of ``_convolved``, whose means never count unused places."""
     x, most = call.shape("X"), call.attr("pooling_type") == "max"
@@ -143,4 +176,6 @@ WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(INTERPOLATIONS, _resized),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
+    "pad": _padded,
+    "pad2d": _padded2d,
 }

@@ -140,6 +140,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "dropout": (
         _shaped("bnm", "b n m", dropout_prob=0.4),
         _shaped("bnm", "b n*2 m", dropout_prob=0.4, dropout_implementation="upscale_in_train"),
+        _shaped("bnm", "b*n 2*m*3 2", dropout_prob=0.4),
     ),
     **dict.fromkeys([f"elementwise_{name}" for name in "add sub mul max min".split()], _two(reals, reals)),
     "elementwise_div": (*_two(reals, positive), *_SMALLER),
@@ -239,6 +240,18 @@ CASES: dict[str, tuple[Case, ...]] = {
         _pooled("", "b m n 2", "max", [2, 2], data_format="NHWC"),
     ),
     "pool3d": (_pooled("bmn", "b 1 m 3 n", "max", [2, 2, 1], strides=[1, 2, 1], paddings=[1, 0, 0]),),
+    "pad": (
+        _shaped("bnm", "b n m", paddings=[0, 0, 1, 2, 2, 0], pad_value=3.5),
+        _shaped("bnm", "b n*m 2", paddings=[0, 1, 0, 0, 1, 1]),
+        _shaped("b", "b n*m", paddings=[0, 0, 1, 1]),
+    ),
+    "pad2d": (
+        _shaped("bnm", "b 2 n m", paddings=[1, 2, 0, 3], pad_value=3.5),
+        _shaped("bnm", "b 2 n m", paddings=[2, 1, 3, 0], mode="edge"),
+        _shaped("bnm", "b 2 n m", paddings=[2, 1, 3, 2], mode="reflect", least=4),
+        _shaped("bnc", "b n 3 c", paddings=[1, 1, 2, 2], mode="reflect", data_format="NHWC", least=3),
+        _shaped("b", "b 2 n*m 3", paddings=[1, 0, 0, 0], mode="edge"),
+    ),
     "split": (
         Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
         Case({"X": reals("b n 5")}, "bn", {"sections": [2, 3], "axis": -1}, {"Out": 2}),
@@ -339,6 +352,14 @@ CASES: dict[str, tuple[Case, ...]] = {
     "one_hot_v2": (Case({"X": below("b n", 5)}, "bn", {"depth": 5}),),
     "fill_constant_batch_size_like": (
         Case({"Input": reals("b n 3")}, "bn", {"shape": [4, 1], "input_dim_idx": 1, "output_dim_idx": 1, "value": 2.0}),
+    ),
+    **dict.fromkeys(
+        ["gaussian_random_batch_size_like", "uniform_random_batch_size_like"],
+        (
+            Case({"Input": reals("b n 3")}, "bn", {"shape": [4, 1, 3], "input_dim_idx": 1, "output_dim_idx": 1}),
+            Case({"Input": reals("n m")}, "mn", {"shape": [900, 1, 7], "input_dim_idx": 0, "output_dim_idx": 1}),
+            Case({"Input": reals("b n*m")}, "b", {"shape": [4, 1], "input_dim_idx": 1, "output_dim_idx": 1}),
+        ),
     ),
     "layer_norm": (
         Case({"X": reals("b n 3"), "Scale": reals("3"), "Bias": reals("3")}, "bn", {"begin_norm_axis": 2}),

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.counts import RowSize, with_rows
+from lowering.engine.counts import RowSize, sizes_along, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import ints
@@ -20,7 +20,7 @@ from lowering.program import VarInfo
 from lowering.ragged.rows import without_lod
 from lowering.registry import MASKED, Sizes, Wise, op
 from lowering.symbols import is_symbol
-from lowering.values import Axis, Counted, LoDArray, Meta, Wide, concrete
+from lowering.values import Axis, LoDArray, Meta, Wide, concrete
 
 
 class Taps(NamedTuple):
@@ -195,13 +195,6 @@ def _infer(op, var_of):
 def spatial_axes(x, data_layout):
     """The axes of an image that are no batch and no channels."""
     return range(1, len(x.shape) - 1) if data_layout in ("NHWC", "NDHWC") else range(2, len(x.shape))
-
-
-def sizes_along(x, axes):
-    """The sizes of axes of X; of those with room, ``RowSize``."""
-    wide = zip(x.axes, x.counts, strict=True) if isinstance(x, Wide) else ()
-    roomy = {axis.dim: RowSize.of(count, Counted(axis.room, axis.label), 1, 0) for axis, count in wide}
-    return [roomy.get(a, x.shape[a]) for a in axes]
 
 
 def sized(x: LoDArray | Wide, out, plan: Sequence[tuple[int, Any]]):

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lowering.engine.counts import sizes_along
 from lowering.ops.nn.interpolate import (
     Taps,
     resize,
     resize_axis_grad,
     scaled_size,
     sized,
-    sizes_along,
     spatial_axes,
     taps_of,
 )
