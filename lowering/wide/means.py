@@ -24,7 +24,7 @@ class Places:
         shape = value.shape
         self._room = prod(shape[dim] for dim in dims)
         self._used: Array | None = None
-        self._mask: Array = np.ones(self._room, bool)
+        self._mask: Array = np.True_
         axes = zip(value.axes, value.counts, strict=True) if isinstance(value, Wide) else ()
         for axis, count in axes:
             if axis.dim in dims:

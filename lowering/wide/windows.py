@@ -76,8 +76,10 @@ def _transposed(call: Call) -> Found:
 
 def _resized(call: Call) -> Found:
     """The op weighs the used places, and says which of the results are."""
-    numbers = [n for slot in ("SizeTensor", "OutSize") if (found := given(call, slot)) for n in found.numbers or [None]]
-    if not call.only("X", "Out" + GRAD) or any(n is None or getattr(n, "rate", 1) != 1 for n in numbers):
+    told = [found for slot in ("SizeTensor", "OutSize") if (found := given(call, slot)) is not None]
+    numbers = [n for found in told for n in found.numbers or ()]
+    known = all(found.numbers is not None for found in told) and all(getattr(n, "rate", 1) == 1 for n in numbers)
+    if not known or not call.only("X", "Out" + GRAD):
         return None
     first = 1 if call.attr("data_layout") in ("NHWC", "NDHWC") else 2
     spatial = range(first, first + len(call.shape("X")) - 2) if call.each("X") else ()
