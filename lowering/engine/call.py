@@ -201,8 +201,8 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
     if slot.wants == "raw":
         return value
     if slot.wants == "meta":
-        if isinstance(value, TensorArray):
-            return value  # its elements have shapes, the array has none
+        if isinstance(value, (TensorArray, Wide)):
+            return value  # its elements have shapes, the array has none; its shape has axes with room
         if isinstance(value, SelectedRows):
             return Meta(value.shape, value.dtype)
         if isinstance(value, LoDArray):

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.errors import NeedsExact
+from lowering.errors import NeedsExact, NeedsSizes
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, Counted, LoDArray, RowCounts, Wide, fill_padding, is_concrete, is_padded
-from lowering.wide.labels import grown
+from lowering.wide.labels import grown, root, scaled
 from lowering.wide.moves import refilled
 
 # Numbers at which an op that is linear in its counts is evaluated: two define the line of each, the third verifies it.
@@ -61,6 +61,16 @@ class RowSize(int):
         size.least = base
         size.label = None if counted.label is None else grown(counted.label, base)
         size.rate = 1 if counted.label is None else rate
+        return size
+
+    def times(self, scale: float) -> RowSize:
+        """So many times the size of a wide dim. Raises NeedsSizes if that is no whole number of times."""
+        if self.rate != 1 or scale != int(scale):
+            needed = NeedsSizes("a part of the size of a dim")
+            needed.labels = frozenset([root(self.label)])
+            raise needed
+        size = RowSize(self * int(scale))
+        size.nrows, size.least, size.label = self.nrows * int(scale), 0, scaled(self.label, int(scale))
         return size
 
     def within(self, first: int, last: int) -> RowSize:
@@ -105,6 +115,13 @@ def shape_counts(shape: Sequence[int], nrows: Array, dtype: Any) -> RowCounts:
     trailing = tuple(int(n) for n in shape[1:])
     rate, base = (1,) + (0,) * len(trailing), (0, *trailing)
     return RowCounts((nrows,), (Counted(int(shape[0])),), (rate,), base, (len(rate),), np.dtype(dtype))
+
+
+def sizes_along(value: Any, dims: Sequence[int]) -> list[int]:
+    """The sizes of dims of a value; of those that are axes with room, ``RowSize``."""
+    wide = zip(value.axes, value.counts, strict=True) if isinstance(value, Wide) else ()
+    sized = {axis.dim: RowSize.of(count, Counted(axis.room, axis.label), 1, 0) for axis, count in wide}
+    return [sized.get(dim, value.shape[dim]) for dim in dims]
 
 
 def plain(value: Any) -> Any:

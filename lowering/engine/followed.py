@@ -16,11 +16,14 @@ from lowering.program import OpView
 from lowering.registry import OpDef
 from lowering.values import RowCounts, is_concrete
 from lowering.wide.labels import root
+from lowering.wide.windows import INTERPOLATIONS
 
 Labels = frozenset[Hashable]
 
 # Ops that make dims of the sizes that they are given, and tell which; others get them as numbers.
-_SIZED = frozenset("expand fill_constant range sequence_mask slice".split())
+_SIZED = INTERPOLATIONS | frozenset(
+    "expand fill_constant range sequence_mask slice gaussian_random randint uniform_random".split()
+)
 # Those whose rules for wide inputs look for the axes of these sizes.
 _RESHAPING = frozenset(["reshape", "reshape2", "tile"])
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine import host_bits, host_kernels
+from lowering.engine.counts import RowSize
 from lowering.extend import extend
 from lowering.machine import processors
 from lowering.symbols import is_symbol
@@ -98,6 +99,9 @@ def _draw_on_host(name: str, key: np.ndarray, size: int, params: Sequence[Any]) 
 
 
 def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any, *params: Any) -> Any:
+    key = key.key if isinstance(key, Placed) else key
+    if any(isinstance(n, RowSize) for n in shape):
+        return _draw_with_room(kernel, device_key(key), shape, dtype, [np.asarray(p, dtype) for p in params])
     if any(map(is_symbol, shape)):
         return _draw_open(kernel, key, tuple(shape), dtype, [np.asarray(p, dtype) for p in params])
     shape = tuple(int(n) for n in shape)
@@ -121,6 +125,30 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
         return flat[:size].reshape(shape)
     flat = np.concatenate([np.asarray(chunk(i)) for i in range(chunks)])
     return jax.device_put(flat[:size].reshape(shape))
+
+
+def _draw_with_room(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any, given: list[Any]) -> Any:
+    """What the sizes that a run uses draw, at the places that it uses of these; copies of some of it at the others.
+
+    The number of values decides the size of the chunks, so each size that it may have is drawn apart.
+    """
+    room, at, used = prod(shape), jnp.zeros((), np.int64), jnp.ones((), np.int64)
+    for dim in reversed(range(len(shape))):
+        at = at + np.arange(shape[dim]).reshape((-1,) + (1,) * (len(shape) - dim - 1)) * used
+        size = shape[dim]
+        used = used * (size.nrows if isinstance(size, RowSize) else size)
+    counts = CHUNKS[: CHUNKS.index(chunk_of(room)) + 1]
+
+    def values(count: int) -> Any:
+        chunks = -(-room // count) if count == CHUNKS[-1] else 1
+        keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(chunks))
+        flat = jax.vmap(lambda k: kernel(k, *given, count=count, dtype=np.dtype(dtype)))(keys).reshape(-1)
+        return jnp.take(flat, jnp.broadcast_to(at, shape), mode="clip")
+
+    if len(counts) == 1:
+        return values(counts[0])
+    which = sum(((used > count).astype(np.int32) for count in counts[:-1]), np.int32(0))
+    return jax.lax.switch(which, [partial(values, count) for count in counts])
 
 
 def uniform(key: Any, shape: Sequence[int], dtype: Any, low: float = 0.0, high: float = 1.0) -> Any:

@@ -255,7 +255,7 @@ class Runner:
         if op.block_idx and not self.growing:
             raise refused(op, flat(values), "is in a block of another op")
         if "key" in definition.special:
-            run = partial(run, key=placed(key, flat(values)))
+            run = partial(run, key=placed(op, key, list(flat(values))))
         self.widest = True
         values = unsized(definition, values, wide=True)
         results = run_wide(definition, op, values, run, env, Conditions(op, self))
@@ -442,7 +442,7 @@ def _compiled(
     def run(values: SlotValues, key: Any) -> SlotValues:
         if not any(map(is_wide, flat(values))):
             return alone(values, key)
-        at = None if key is None else placed(key, flat(values))
+        at = None if key is None else placed(op, key, list(flat(values)))
         return run_wide(definition, op, values, partial(alone, key=at), {})
 
     return CompiledOp(run)

@@ -152,9 +152,10 @@ nn.interpolate trilinear_interp trilinear_interp_grad
 nn.interpolate_v2 bicubic_interp_v2 bicubic_interp_v2_grad bilinear_interp_v2
 nn.interpolate_v2 bilinear_interp_v2_grad linear_interp_v2 linear_interp_v2_grad nearest_interp_v2
 nn.interpolate_v2 nearest_interp_v2_grad trilinear_interp_v2 trilinear_interp_v2_grad
-nn.norm affine_channel affine_channel_grad group_norm group_norm_grad instance_norm
-nn.norm instance_norm_grad instance_norm_grad_grad layer_norm layer_norm_grad lrn
-nn.norm lrn_grad spectral_norm spectral_norm_grad
+nn.norm affine_channel affine_channel_grad layer_norm layer_norm_grad lrn lrn_grad
+nn.norm spectral_norm spectral_norm_grad
+nn.plane_norm group_norm group_norm_grad instance_norm instance_norm_grad
+nn.plane_norm instance_norm_grad_grad
 nn.pool max_pool2d_with_index max_pool2d_with_index_grad max_pool3d_with_index
 nn.pool max_pool3d_with_index_grad pool2d pool2d_grad pool3d pool3d_grad spp spp_grad
 nn.pool unpool unpool3d unpool3d_grad unpool_grad

@@ -18,7 +18,7 @@ from lowering.registry import OpDef
 from lowering.values import Array, Axis, LoDArray, RowCounts, SelectedRows, Wide, data_of, is_padded
 from lowering.wide.labels import Sized, count_of, root
 from lowering.wide.meet import grown_back, met
-from lowering.wide.moves import closed_up, mask, parted, refilled, turned
+from lowering.wide.moves import closed_up, mask, parted, refilled, turned, used_places
 from lowering.wide.rules import GATHERING, RULES
 from lowering.wide.sizes import SIZES
 
@@ -306,26 +306,15 @@ def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterab
         raise needed
 
 
-def placed(key: Any, values: Iterable[Any]) -> Any:
+def placed(op: OpView, key: Any, values: Collection[Any]) -> Any:
     """A key that draws, for each element of the widest value, what it draws for it without spare room.
 
-    Raises ValueError if elements cannot be identified in this way.
+    Raises NeedsSizes if there are too many of them to have numbers.
     """
     value = max((v for v in values if isinstance(v, Wide)), key=lambda v: v.data.size)
-    counts = {axis.dim: (axis, count) for axis, count in zip(value.axes, value.counts, strict=True)}
-    if len(counts) != len(value.axes) or value.data.size >= 1 << 32:
-        raise ValueError("two axes lie in one dim")
-    at, stride = jnp.zeros((), np.uint32), jnp.ones((), np.uint32)
-    for dim in reversed(range(len(value.shape))):
-        index, size = np.arange(value.shape[dim], dtype=np.uint32), np.uint32(value.shape[dim])
-        if dim in counts:
-            axis, count = counts[dim][0], counts[dim][1].astype(np.uint32)
-            whole, inside = np.divmod(index, np.uint32(axis.room * axis.inner))
-            index = whole * (count * np.uint32(axis.inner)) + inside
-            size = np.uint32(size // (axis.room * axis.inner)) * count * np.uint32(axis.inner)
-        at = at + index.reshape((-1,) + (1,) * (len(value.shape) - dim - 1)) * stride
-        stride = stride * size
-    return Placed(key, jnp.broadcast_to(at, value.shape))
+    if value.data.size >= 1 << 32:
+        raise refused(op, values, "draws for more elements than have numbers")
+    return Placed(key, used_places(value))
 
 
 def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> SlotValues:

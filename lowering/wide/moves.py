@@ -59,6 +59,23 @@ def _in_room(at: Array, axes: Sequence[Axis], counts: Counts) -> Array:
     return at
 
 
+def used_places(value: Wide) -> Array:
+    """uint32, in the shape of a value: the number of each used place among the used ones, in their order."""
+    at, total = jnp.zeros((), np.uint32), jnp.ones((), np.uint32)
+    axes = list(zip(value.axes, value.counts, strict=True))
+    for dim in reversed(range(len(value.shape))):
+        index, size = jnp.arange(value.shape[dim], dtype=np.uint32), np.uint32(value.shape[dim])
+        for axis, number in sorted(axes, key=lambda one: -one[0].inner):
+            if axis.dim == dim:
+                count, inner = number.astype(np.uint32), np.uint32(axis.inner)
+                rest, inside = jnp.divmod(index, inner)
+                outer, place = jnp.divmod(rest, np.uint32(axis.room))
+                index, size = (outer * count + place) * inner + inside, size // np.uint32(axis.room) * count
+        at = at + index.reshape((-1,) + (1,) * (len(value.shape) - dim - 1)) * total
+        total = total * size
+    return jnp.broadcast_to(at, value.shape)
+
+
 def places(shape: Sequence[int], axis: Axis) -> np.ndarray:
     """int32, broadcastable to ``shape``: the position along the axis of each element."""
     at = np.arange(shape[axis.dim], dtype=np.int32) // axis.inner % axis.room

@@ -17,10 +17,11 @@ from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.along import ALONG
 from lowering.wide.fills import highest, lowest
+from lowering.wide.given import whole
 from lowering.wide.meet import ELEMENTWISE, first_dims
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
-from lowering.wide.windows import WINDOWS
+from lowering.wide.windows import INTERPOLATIONS, WINDOWS
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
@@ -193,6 +194,15 @@ def _batch_like(call: Call) -> Found:
     return {"*": [a._replace(dim=target) for a in call.axes("Input") if a.dim == source]}
 
 
+def _drawn_like(call: Call) -> Found:
+    """Drawn with the size of one dim: the op draws what it would for the used places, and says which these are."""
+    source = int(call.attr("input_dim_idx"))
+    if any(axis.dim == source and not whole(axis, call.shape("Input")) for axis in call.axes("Input")):
+        return None
+    call.kept.add("Input")
+    return {"*": ()}
+
+
 def _layer_norm(call: Call) -> Found:
     x, begin = call.shape("X"), int(call.attr("begin_norm_axis"))
     if not call.only("X") or any(axis.dim >= begin for axis in call.axes("X")):
@@ -215,6 +225,28 @@ def _batch_norm(call: Call) -> Found:
         return None
     call.kept.add("X")
     return {"Y": call.axes("X")}
+
+
+def _instance_norm(call: Call) -> Found:
+    """Means over the places of each plane: the op counts the used ones."""
+    planes, x = ("SavedMean", "SavedVariance"), call.shape("X")
+    if not call.only("X", *planes, "Y" + GRAD) or any(axis.dim == 1 for axis in call.axes("X")):
+        return None
+    call.kept.add("X")
+    rows = [axis._replace(inner=axis.inner * x[1]) for axis in call.axes("X") if axis.dim == 0]
+    return {"Y": call.axes("X"), **dict.fromkeys(planes, rows)}
+
+
+def _group_norm(call: Call) -> Found:
+    """Means over the places of each group of channels, which the op counts; its gradient reads Y in place of X."""
+    (slot,) = [slot for slot in ("X", "Y") if call.each(slot)]
+    axes, shape = call.axes(slot), call.shape(slot)
+    channels = len(shape) - 1 if call.attr("data_layout") == "NHWC" else 1
+    if not call.only(slot, "Mean", "Variance", "Y" + GRAD) or any(axis.dim == channels for axis in axes):
+        return None
+    call.kept.add(slot)
+    rows = [axis for axis in axes if axis.dim == 0]
+    return {"Y": axes, "Mean": rows, "Variance": rows}
 
 
 def _chains(*paired: str) -> Rule:
@@ -273,8 +305,12 @@ RULES: dict[str, Rule] = {
     "one_hot": _one_hot,
     "one_hot_v2": _one_hot,
     "fill_constant_batch_size_like": _batch_like,
+    "gaussian_random_batch_size_like": _drawn_like,
+    "uniform_random_batch_size_like": _drawn_like,
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
+    "group_norm": _group_norm,
     "prelu": _prelu,
     "gru_unit": _unit("Input", "HiddenPrev"),
     "lstm_unit": _unit("X", "C_prev"),
@@ -284,7 +320,8 @@ RULES: dict[str, Rule] = {
     "sequence_unpad": _unpad,
 }
 
-GATHERING = frozenset(
-    "batch_norm concat conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
+GATHERING = INTERPOLATIONS | frozenset(
+    "batch_norm instance_norm group_norm concat pad2d"
+    " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
     " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
 )

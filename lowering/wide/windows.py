@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lowering.engine.counts import RowSize
 from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.fills import lowest
-from lowering.wide.given import whole
+from lowering.wide.given import given, whole
 from lowering.wide.labels import grown, scaled
-from lowering.wide.shapes import Found, Rule
+from lowering.wide.shapes import Found, Rule, has_at_least
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
@@ -73,21 +74,51 @@ def _transposed(call: Call) -> Found:
     return {"*": found}
 
 
-def _repeated(call: Call) -> Found:
-    """Each place as often as a whole number says."""
-    told, given = any(call.each(slot) for slot in call.values if slot not in ("X", "Out" + GRAD)), call.attr("scale")
-    if told or call.attr("data_layout") != "NCHW" or call.attr("interp_method") != "nearest":
+def _resized(call: Call) -> Found:
+    """The op weighs the used places, and says which of the results are."""
+    told = [found for slot in ("SizeTensor", "OutSize") if (found := given(call, slot)) is not None]
+    numbers = [n for found in told for n in found.numbers or ()]
+    known = all(found.numbers is not None for found in told) and all(getattr(n, "rate", 1) == 1 for n in numbers)
+    if not known or not call.only("X", "Out" + GRAD):
         return None
-    scales, rank = list(given) if isinstance(given, Sequence) else [given], len(call.shape("X")) - 2
-    scales = scales * rank if len(scales) == 1 else scales
+    first = 1 if call.attr("data_layout") in ("NHWC", "NDHWC") else 2
+    spatial = range(first, first + len(call.shape("X")) - 2) if call.each("X") else ()
+    if any(axis.dim in spatial and not whole(axis, call.shape("X")) for axis in call.axes("X")):
+        return None
+    call.least += [n.label for n in numbers if isinstance(n, RowSize)]
+    call.kept.add("X")
+    return {"*": ()}
+
+
+def _padded(call: Call) -> Found:
+    """Numbers around the places, which unused ones hold, too."""
+    pads, axes = list(zip(call.attr("paddings")[::2], call.attr("paddings")[1::2], strict=True)), call.axes("X")
+    call.fills.update({("X", axis): call.attr("pad_value") for axis in axes if any(pads[axis.dim])})
+    return _surrounded(call, dict(enumerate(pads)))
+
+
+def _padded2d(call: Call) -> Found:
+    """The op puts what it adds around the used places."""
+    told, first = given(call, "Paddings"), 2 if call.attr("data_format") == "NCHW" else 1
+    sides = call.attr("paddings") if told is None else told.numbers
+    if not call.only("X", "Out" + GRAD) or sides is None or any(isinstance(n, RowSize) for n in sides):
+        return None
+    pads = {first: (sides[0], sides[1]), first + 1: (sides[2], sides[3])}
+    if call.attr("mode") == "reflect":
+        for axis in call.axes("X"):
+            has_at_least(call, axis, max(pads.get(axis.dim, (0, 0))) + 1)
+    call.kept.add("X")
+    return _surrounded(call, pads)
+
+
+def _surrounded(call: Call, pads: Mapping[int, tuple[int, int]]) -> Found:
+    """So many places before and after those of each dim."""
     found = []
     for axis in call.axes("X"):
-        if axis.dim > 1:
-            times = scales[axis.dim - 2] if scales else 0
-            if call.attr("align_corners") or times < 1 or times != int(times) or not whole(axis, call.shape("X")):
-                return None
-            axis = axis._replace(room=axis.room * int(times), label=scaled(axis.label, int(times)))
-        found.append(axis)
+        before, after = pads.get(axis.dim, (0, 0))
+        if min(before, after) < 0 or ((before or after) and not whole(axis, call.shape("X"))):
+            return None
+        found.append(axis._replace(room=axis.room + before + after, label=grown(axis.label, before + after)))
     return {"*": found}
 
 
@@ -139,9 +170,14 @@ def _slides(call: Call, at: int, rank: int) -> bool:
     return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 
+INTERPOLATIONS = frozenset(
+    f"{name}_interp{version}" for name in "nearest linear bilinear trilinear bicubic".split() for version in ("", "_v2")
+)
 WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(["conv2d_transpose", "depthwise_conv2d_transpose"], _transposed),
-    **dict.fromkeys(["nearest_interp", "nearest_interp_v2"], _repeated),
+    **dict.fromkeys(INTERPOLATIONS, _resized),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
+    "pad": _padded,
+    "pad2d": _padded2d,
 }

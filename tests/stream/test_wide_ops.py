@@ -93,7 +93,7 @@ def check(case: OpCase) -> tuple[int, int]:
 RECORDED = sorted((RULES.keys() - ELSEWHERE) & {file.stem for file in (DATA / "ops").glob("*.npz")})
 # What is recorded of these here has no dim that may be wide; whole programs test them.
 NARROW = {"expand_as", "crf_decoding", "linear_chain_crf", "reshape2", "one_hot", "one_hot_v2", "sum", "fill_any_like"}
-NARROW |= {"conv2d_transpose", "nearest_interp"}
+NARROW |= {"conv2d_transpose", "nearest_interp", "bicubic_interp"}
 
 
 @pytest.mark.parametrize("op_type", RECORDED)

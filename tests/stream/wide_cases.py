@@ -47,6 +47,22 @@ def _normalised(takes: str, dims: str, *, size: str = "3", **attrs: Any) -> Case
     return Case({"X": reals(dims), **learned}, takes, attrs, backward=not attrs.get("is_test"), least=2)
 
 
+def _planes(takes: str, dims: str, *, size: str = "3", **attrs: Any) -> Case:
+    return Case({"X": reals(dims), "Scale": reals(size), "Bias": reals(size)}, takes, attrs, least=2)
+
+
+def _resized(dims: str, method: str, scale: Any) -> tuple[Case, ...]:
+    """Twice as large, and to a size: by each of the ways that rows are placed."""
+    letters, rank = [letter for letter in "bnm" if letter in dims], len(dims.split()) - 2
+    ways = [(True, 1), (False, 1), (False, 0)]
+    sizes = dict(zip(("out_w", "out_h", "out_d")[:rank], (5, 2, 4), strict=False))
+    return tuple(
+        _shaped("".join(letters), dims, interp_method=method, align_corners=corners, align_mode=mode, **size)
+        for corners, mode in ways
+        for size in ({"scale": scale}, sizes)
+    )
+
+
 def _tied(dims: str) -> Input:
     """A few numbers, most of them several times, infinities and NaN among them."""
     few = np.array([-np.inf, -1.5, 0.0, 2.0, np.inf, np.nan])
@@ -124,6 +140,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "dropout": (
         _shaped("bnm", "b n m", dropout_prob=0.4),
         _shaped("bnm", "b n*2 m", dropout_prob=0.4, dropout_implementation="upscale_in_train"),
+        _shaped("bnm", "b*n 2*m*3 2", dropout_prob=0.4),
     ),
     **dict.fromkeys([f"elementwise_{name}" for name in "add sub mul max min".split()], _two(reals, reals)),
     "elementwise_div": (*_two(reals, positive), *_SMALLER),
@@ -184,15 +201,20 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "nearest_interp": (
         _shaped("bnm", "b 2 n m", scale=2.0, align_corners=False, interp_method="nearest"),
-        _shaped("bnm", "b 2 n m", scale=3.0, align_corners=False, interp_method="nearest"),
-        _shaped("bn", "b*n 2 3 2", out_h=2, out_w=5, align_corners=False, interp_method="nearest"),
-        _shaped("b", "b 2 n m", scale=2.0, interp_method="nearest"),
-        _shaped("", "b 2 n m", scale=2.0, align_corners=False),
+        _shaped("bnm", "b 2 n m", scale=3.0, interp_method="nearest"),
+        _shaped("bnm", "b*n 2 3 m", out_h=2, out_w=5, align_corners=False, interp_method="nearest"),
+        _shaped("bnm", "b n m 2", scale=2.0, data_layout="NHWC"),
+        _shaped("b", "b 2 n m", scale=1.5, interp_method="nearest"),
+        _shaped("b", "b 2 n*m 3", scale=2.0),
     ),
     "nearest_interp_v2": (
         _shaped("bnm", "b 2 n m", scale=[2.0, 3.0], align_corners=False, interp_method="nearest"),
         _shaped("b", "b 2 n m", scale=[1.5], align_corners=False, interp_method="nearest"),
     ),
+    **{f"{name}{version}": _resized(dims, name.removesuffix("_interp"), scale)
+       for name, dims in (("linear_interp", "b 2 n"), ("bilinear_interp", "b 2 n m"),
+                          ("bicubic_interp", "b 2 m n"), ("trilinear_interp", "b 1 3 n m"))
+       for version, scale in (("", 2.0), ("_v2", [2.0]))},
     "prelu": (
         Case({"X": reals("b 3 n m"), "Alpha": reals("3")}, "bnm", {"mode": "channel"}),
         Case({"X": reals("b 3 n"), "Alpha": reals("1")}, "bn", {"mode": "all"}),
@@ -218,6 +240,18 @@ CASES: dict[str, tuple[Case, ...]] = {
         _pooled("", "b m n 2", "max", [2, 2], data_format="NHWC"),
     ),
     "pool3d": (_pooled("bmn", "b 1 m 3 n", "max", [2, 2, 1], strides=[1, 2, 1], paddings=[1, 0, 0]),),
+    "pad": (
+        _shaped("bnm", "b n m", paddings=[0, 0, 1, 2, 2, 0], pad_value=3.5),
+        _shaped("bnm", "b n*m 2", paddings=[0, 1, 0, 0, 1, 1]),
+        _shaped("b", "b n*m", paddings=[0, 0, 1, 1]),
+    ),
+    "pad2d": (
+        _shaped("bnm", "b 2 n m", paddings=[1, 2, 0, 3], pad_value=3.5),
+        _shaped("bnm", "b 2 n m", paddings=[2, 1, 3, 0], mode="edge"),
+        _shaped("bnm", "b 2 n m", paddings=[2, 1, 3, 2], mode="reflect", least=4),
+        _shaped("bnc", "b n 3 c", paddings=[1, 1, 2, 2], mode="reflect", data_format="NHWC", least=3),
+        _shaped("b", "b 2 n*m 3", paddings=[1, 0, 0, 0], mode="edge"),
+    ),
     "split": (
         Case({"X": reals("b 4 n")}, "bn", {"num": 2, "axis": 1}, {"Out": 2}),
         Case({"X": reals("b n 5")}, "bn", {"sections": [2, 3], "axis": -1}, {"Out": 2}),
@@ -319,6 +353,14 @@ CASES: dict[str, tuple[Case, ...]] = {
     "fill_constant_batch_size_like": (
         Case({"Input": reals("b n 3")}, "bn", {"shape": [4, 1], "input_dim_idx": 1, "output_dim_idx": 1, "value": 2.0}),
     ),
+    **dict.fromkeys(
+        ["gaussian_random_batch_size_like", "uniform_random_batch_size_like"],
+        (
+            Case({"Input": reals("b n 3")}, "bn", {"shape": [4, 1, 3], "input_dim_idx": 1, "output_dim_idx": 1}),
+            Case({"Input": reals("n m")}, "mn", {"shape": [900, 1, 7], "input_dim_idx": 0, "output_dim_idx": 1}),
+            Case({"Input": reals("b n*m")}, "b", {"shape": [4, 1], "input_dim_idx": 1, "output_dim_idx": 1}),
+        ),
+    ),
     "layer_norm": (
         Case({"X": reals("b n 3"), "Scale": reals("3"), "Bias": reals("3")}, "bn", {"begin_norm_axis": 2}),
         _shaped("b", "b n 3"),
@@ -329,6 +371,18 @@ CASES: dict[str, tuple[Case, ...]] = {
         _normalised("bnm", "b*n 3 m", use_global_stats=True),
         _normalised("bn", "b 3 n", is_test=True),
         _normalised("b", "b n 2", size="n"),
+    ),
+    "instance_norm": (
+        _planes("bnm", "b 3 n m"),
+        _planes("bn", "b*n 3 2"),
+        _planes("bnm", "b 3 n*m 2"),
+        _planes("b", "b n 2", size="n"),
+    ),
+    "group_norm": (
+        _planes("bnm", "b 4 n m", size="4", groups=2),
+        _planes("bnm", "b n*m 6", size="6", groups=3, data_layout="NHWC"),
+        _planes("bn", "b*n 5 2", size="5", groups=2),
+        _shaped("b", "b n 2 2", groups=1),
     ),
     "gru_unit": (Case(_UNIT, "bn"),),
     "lstm_unit": (Case({"X": reals("b*n 8"), "C_prev": reals("b*n 2")}, "bn", {"forget_bias": 0.5}),),

@@ -4,25 +4,28 @@ Every method is a sparse matrix per axis: output row i = sum over taps of weight
 forward pass gathers and adds; the gradient multiplies by the dense matrix, which is faster than a scatter on CPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.counts import RowSize, sizes_along, with_rows
+from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import ints
 from lowering.program import VarInfo
 from lowering.ragged.rows import without_lod
-from lowering.registry import MASKED, Wise, op
+from lowering.registry import MASKED, Sizes, Wise, op
 from lowering.symbols import is_symbol
-from lowering.values import LoDArray, Meta, concrete
+from lowering.values import Axis, LoDArray, Meta, Wide, concrete
 
 
 class Taps(NamedTuple):
     """index and weight [taps, out] along one axis of `size` rows. Fluid works out positions in float32 and double by
-    turns; so do the functions below.
+    turns; so do the functions below. Sizes may be those of dims with room: then there are taps for all the room.
     """
 
     index: np.ndarray
@@ -32,18 +35,33 @@ class Taps(NamedTuple):
     def matrix(self) -> np.ndarray:
         """The dense matrix [out, size]."""
         dense = np.zeros((self.index.shape[1], self.size), self.weight.dtype)
+        if not isinstance(self.index, np.ndarray):
+            return jnp.asarray(dense).at[np.arange(len(dense)), self.index].add(self.weight)
         for index, weight in zip(self.index, self.weight, strict=True):
             np.add.at(dense, (np.arange(len(index)), index), weight)
         return dense
 
 
 def _module(*sizes: Any) -> Any:
-    """NumPy, or ``jax.numpy`` where a size is a symbol of an export: then the taps are worked out as the model runs."""
-    return jnp if any(map(is_symbol, sizes)) else np
+    """NumPy, or ``jax.numpy`` where a run decides a size: then it works out the taps."""
+    return jnp if any(is_symbol(n) or isinstance(n, (jax.Array, RowSize)) for n in sizes) else np
+
+
+def _used(size: Any) -> Any:
+    """A size; of a dim with room, the number of used positions."""
+    return size.nrows if isinstance(size, RowSize) else size
+
+
+def _steps(ratio: Any, out: Any) -> Any:
+    """Where the rows of the output lie: the ratio times their numbers, in float32."""
+    xp = _module(out)
+    found = ratio * xp.arange(out, dtype=np.float32)
+    return found if xp is np and isinstance(found, np.ndarray) else _rounded(found)
 
 
 def _ratio(size, out, align_corners, scale=0.0):
     """Rows of the input for a row of the output; what the scale says where it is given (Paddle 2)."""
+    size, out = _used(size), _used(out)
     xp, corner = _module(size, out), int(align_corners)
     several = xp.asarray(out, np.int32) > 1
     if scale > 0 and not align_corners:
@@ -55,13 +73,13 @@ def _ratio(size, out, align_corners, scale=0.0):
 def nearest_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """The nearest row: rounded with align_corners, else cut off."""
     xp = _module(size, out)
-    position = _ratio(size, out, align_corners, scale) * xp.arange(out, dtype=np.float32)
+    position = _steps(_ratio(size, out, align_corners, scale), out)
     index = (position + (0.5 if align_corners else 0)).astype(np.int32)
     return Taps(xp.minimum(index, _last(xp, size))[None], xp.ones((1, out), np.float32), size)
 
 
 def _last(xp, size):
-    return xp.asarray(size - 1, np.int32)
+    return xp.asarray(_used(size) - 1, np.int32)
 
 
 def _half_pixel(size, out, scale):
@@ -75,18 +93,17 @@ def linear_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype
     if align_mode == 0 and not align_corners:
         position = xp.maximum(_half_pixel(size, out, scale), 0)
     else:
-        position = _ratio(size, out, align_corners, scale) * xp.arange(out, dtype=np.float32)
+        position = _steps(_ratio(size, out, align_corners, scale), out)
     low = position.astype(np.int32)
-    high = xp.minimum(low + 1, _last(xp, size))
     upper = position.astype(np.float32) - low.astype(np.float32)
-    return Taps(xp.stack([low, high]), xp.stack([1 - upper, upper]), size)
+    return Taps(xp.minimum(xp.stack([low, low + 1]), _last(xp, size)), xp.stack([1 - upper, upper]), size)
 
 
 def cubic_taps(size: int, out: int, align_corners: bool, align_mode: int, dtype: np.dtype, scale=0.0) -> Taps:
     """Four neighbours with the cubic convolution kernel, a = -0.75; rows beyond the edge repeat it."""
     xp = _module(size, out)
     if align_corners:
-        position = _ratio(size, out, True) * xp.arange(out, dtype=np.float32)
+        position = _steps(_ratio(size, out, True), out)
     else:
         position = _half_pixel(size, out, scale)
     position = position.astype(dtype)
@@ -123,7 +140,12 @@ def resize_axis_grad(dy, axis, taps: Taps):
 
 
 def scaled_size(size, scale):
-    """size * scale, cut off; of a symbol, by the fraction that the scale is."""
+    """size * scale, cut off; of a symbol, by the fraction that the scale is.
+
+    Raises NeedsSizes for a part of a dim with room.
+    """
+    if isinstance(size, RowSize):
+        return size.times(scale)
     if not is_symbol(size):
         return int(size * np.float32(scale))
     above, below = np.float32(scale).item().as_integer_ratio()
@@ -175,23 +197,40 @@ def spatial_axes(x, data_layout):
     return range(1, len(x.shape) - 1) if data_layout in ("NHWC", "NDHWC") else range(2, len(x.shape))
 
 
+def sized(x: LoDArray | Wide, out, plan: Sequence[tuple[int, Any]]):
+    """The result for X, with room along the axes whose size is a ``RowSize``; ``plan`` tells the size for each axis.
+
+    Raises NeedsExact if rows have LoD, or are padded, beside.
+    """
+    sizes = {axis: size for axis, size in plan if isinstance(size, RowSize)}
+    if isinstance(x, LoDArray):
+        if sizes and (x.padded or x.lod):
+            raise NeedsExact("images of the size of a dim are rows of sequences")
+        return with_rows(out, [sizes.get(a, n) for a, n in enumerate(out.shape)]) if sizes else x.with_data(out)
+    resized = {axis for axis, _ in plan}
+    kept = [(axis, n) for axis, n in zip(x.axes, x.counts, strict=True) if axis.dim not in resized]
+    found = [*kept, *((Axis(a, int(n), n.label), n.nrows) for a, n in sizes.items())]
+    axes, counts = zip(*sorted(found, key=lambda one: (one[0].dim, -one[0].inner)), strict=True) if found else ((), ())
+    return Wide(out, counts, axes) if axes else out
+
+
 def _plan(make: Callable[..., Taps], x, out_size, size_tensor, scale_tensor, data_layout, align, **attrs):
-    """(axis, its Taps) for each spatial axis."""
+    """(axis, its size, its Taps) for each spatial axis."""
     axes = spatial_axes(x, data_layout)
-    spatial = [x.shape[a] for a in axes]
+    spatial = sizes_along(x, axes)
     sizes = _target_sizes(spatial, out_size, size_tensor, scale_tensor, attrs)
     if any(not is_symbol(s) and s <= 0 for s in sizes):
         raise ValueError(f"the output sizes are {sizes}; expected positive numbers; give out_h, out_w or scale")
     dtype = np.float64 if x.dtype == np.float64 else np.float32
-    return [(a, make(n, out, *align, dtype)) for a, n, out in zip(axes, spatial, sizes, strict=True)]
+    return [(a, out, make(n, out, *align, dtype)) for a, n, out in zip(axes, spatial, sizes, strict=True)]
 
 
-def _forward(make, x, *args, **attrs):
-    plan = _plan(make, x, *args, **attrs)
+def resize(x, plan: Sequence[tuple[int, Taps]], *, nearest):
+    """X resized along each axis, as its taps say."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return integer_resize(x, plan)
     for axis, taps in plan:
-        x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if make is nearest_taps else resize_axis(x, axis, taps)
+        x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if nearest else resize_axis(x, axis, taps)
     return x
 
 
@@ -219,7 +258,7 @@ def _rounded(product):
 
 
 def _backward(make, x: Meta, d_out, *args, **attrs):
-    for axis, taps in _plan(make, x, *args, **attrs):
+    for axis, _, taps in _plan(make, x, *args, **attrs):
         d_out = resize_axis_grad(d_out, axis, taps)
     return d_out
 
@@ -245,8 +284,8 @@ def _register(type_: str, doc: str) -> None:
 
     def forward(
         x: LoDArray,
-        out_size=None,
-        size_tensor: list = None,
+        out_size: Sizes = None,
+        size_tensor: list[Sizes] = None,
         scale=None,
         *,
         data_layout: str = "NCHW",
@@ -258,15 +297,17 @@ def _register(type_: str, doc: str) -> None:
         align_corners: bool = True,
         align_mode: int = 1,
     ):
-        out = _forward(
-            taps_of(interp_method), x.data, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
+        make = taps_of(interp_method)
+        plan = _plan(
+            make, x, out_size, size_tensor, scale, data_layout, (align_corners, align_mode),
             out_d=out_d, out_h=out_h, out_w=out_w, scale=scale_,
         )  # fmt: skip
-        sized = out_size is not None and not size_tensor  # with OutSize alone Fluid keeps the LoD
-        return (x if sized else without_lod(x)).with_data(out)
+        out = resize(x.data, [(axis, taps) for axis, _, taps in plan], nearest=make is nearest_taps)
+        keeps = isinstance(x, Wide) or (out_size is not None and not size_tensor)  # with OutSize alone Fluid keeps LoD
+        return sized(x if keeps else without_lod(x), out, [(axis, size) for axis, size, _ in plan])
 
     def backward(
-        x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
+        x: Meta, d_out, out_size: Sizes = None, size_tensor: list[Sizes] = None, scale=None, *,
         data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode,
     ):  # fmt: skip
         return _backward(

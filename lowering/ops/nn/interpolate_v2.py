@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 
+from lowering.engine.counts import sizes_along
 from lowering.ops.nn.interpolate import (
     Taps,
-    integer_resize,
-    resize_axis,
+    resize,
     resize_axis_grad,
     scaled_size,
+    sized,
     spatial_axes,
     taps_of,
 )
 from lowering.ops.shared import ints, names_in
 from lowering.program import VarInfo
-from lowering.registry import Wise, op
+from lowering.registry import Sizes, Wise, op
 from lowering.symbols import is_symbol
-from lowering.values import Meta, concrete
+from lowering.values import LoDArray, Meta, concrete
 
 
 def _scales(rank: int, scale, scale_tensor) -> list[float]:
@@ -44,17 +44,17 @@ def _sizes(spatial, scales, out_size, size_tensor, declared) -> list[int]:
 
 
 def _plan(make: Callable[..., Taps], x, tensors, data_layout, align, scale, declared):
-    """(axis, its Taps) for each spatial axis; sizes in SizeTensor take the scales' place altogether."""
+    """(axis, its size, its Taps) for each spatial axis; sizes in SizeTensor take the scales' place altogether."""
     out_size, size_tensor, scale_tensor = tensors
     axes = spatial_axes(x, data_layout)
-    spatial = [x.shape[a] for a in axes]
+    spatial = sizes_along(x, axes)
     scales = _scales(len(spatial), scale, scale_tensor)
     sizes = _sizes(spatial, scales, out_size, size_tensor, declared[-len(spatial) :])
     if any(not is_symbol(s) and s <= 0 for s in sizes):
         raise ValueError(f"the output sizes are {sizes}; expected positive numbers; give out_h, out_w or scale")
     steps = [0.0] * len(spatial) if size_tensor or min(scales) <= 0 else scales
     dtype = np.float64 if x.dtype == np.float64 else np.float32
-    return [(a, make(n, out, *align, dtype, s)) for a, n, out, s in zip(axes, spatial, sizes, steps, strict=True)]
+    return [(a, out, make(n, out, *align, dtype, s)) for a, n, out, s in zip(axes, spatial, sizes, steps, strict=True)]
 
 
 def _infer(op, var_of):
@@ -79,9 +79,9 @@ def _register(type_: str, doc: str) -> None:
         return _plan(make, x, tensors, data_layout, form, scale_, (out_d, out_h, out_w))
 
     def forward(
-        x,
-        out_size=None,
-        size_tensor: list = None,
+        x: LoDArray,
+        out_size: Sizes = None,
+        size_tensor: list[Sizes] = None,
         scale=None,
         *,
         data_layout: str = "NCHW",
@@ -95,20 +95,16 @@ def _register(type_: str, doc: str) -> None:
     ):
         tensors = (out_size, size_tensor, scale)
         steps = plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode)
-        if not jnp.issubdtype(x.dtype, jnp.floating):
-            return integer_resize(x, steps)
-        for axis, taps in steps:
-            nearest = interp_method == "nearest"
-            x = jnp.take(x, jnp.asarray(taps.index[0]), axis=axis) if nearest else resize_axis(x, axis, taps)
-        return x
+        out = resize(x.data, [(axis, taps) for axis, _, taps in steps], nearest=interp_method == "nearest")
+        return sized(x, out, [(axis, size) for axis, size, _ in steps])
 
     def backward(
-        x: Meta, d_out, out_size=None, size_tensor: list = None, scale=None, *,
+        x: Meta, d_out, out_size: Sizes = None, size_tensor: list[Sizes] = None, scale=None, *,
         data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode,
     ):  # fmt: skip
         tensors = (out_size, size_tensor, scale)
         steps = plan(x, tensors, data_layout, out_d, out_h, out_w, scale_, interp_method, align_corners, align_mode)
-        for axis, taps in steps:
+        for axis, _, taps in steps:
             d_out = resize_axis_grad(d_out, axis, taps)
         return d_out
 

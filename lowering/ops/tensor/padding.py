@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 
 from lowering.ops import fitting
 from lowering.ops.shared import ints, names_in, outputs_like, transpose_of
 from lowering.program import VarInfo
 from lowering.registry import WISE, op
-from lowering.values import Meta
+from lowering.values import LoDArray, Meta, Wide, data_of
 
 
 def _pairs(paddings: list[int]) -> list[tuple[int, int]]:
@@ -51,12 +52,31 @@ def _(y: Meta, d_out):
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
 
 
-def _pad2d(x, sides, mode, pad_value, data_format):
+def _pad2d(x: LoDArray | Wide, sides, mode, pad_value, data_format):
     top, bottom, left, right = sides
     image = [(top, bottom), (left, right)]
     margins = [(0, 0), (0, 0), *image] if data_format == "NCHW" else [(0, 0), *image, (0, 0)]
+    if isinstance(x, Wide):
+        roomy = {axis.dim for axis in x.axes}
+        x = _pad_used(x, margins, mode, pad_value)
+        margins = [(0, 0) if dim in roomy else sides for dim, sides in enumerate(margins)]
+    x = data_of(x)
     fill = {"constant_values": jnp.asarray(pad_value, x.dtype)} if mode == "constant" else {}
     return jnp.pad(x, margins, mode=_PAD_MODES[mode], **fill)
+
+
+def _pad_used(x: Wide, margins, mode, pad_value):
+    """As ``jnp.pad`` of dims with room, around the used places: each of the result is one of them, or the value."""
+    data = x.data
+    for axis, size in zip(x.axes, x.counts, strict=True):
+        dim, (before, after) = axis.dim, margins[axis.dim]
+        if before or after:
+            at = np.arange(before + data.shape[dim] + after, dtype=np.int32) - np.int32(before)
+            inside = ((at >= 0) & (at < size)).reshape((-1,) + (1,) * (data.ndim - dim - 1))
+            at = jnp.where(at < size, abs(at), 2 * (size - 1) - at) if mode == "reflect" else at
+            data = jnp.take(data, jnp.clip(at, 0, size - 1), axis=dim)
+            data = jnp.where(inside, data, jnp.asarray(pad_value, data.dtype)) if mode == "constant" else data
+    return data
 
 
 def _sides(paddings, tensor):
@@ -75,7 +95,7 @@ def _infer_pad2d(op, var_of):
 
 @op(diff="x", infer=_infer_pad2d)
 def pad2d(
-    x,
+    x: LoDArray,
     paddings=None,
     *,
     paddings_: list[int],
@@ -95,4 +115,5 @@ def _(x):
 @pad2d.grad
 def _(x: Meta, d_out, paddings=None, *, paddings_, mode, data_format):
     sides = _sides(paddings_, paddings)
-    return transpose_of(lambda v: _pad2d(v, sides, mode, 0.0, data_format), x, d_out)
+    whole = x if isinstance(x, Wide) else LoDArray(x)
+    return transpose_of(lambda v: _pad2d(whole.with_data(v), sides, mode, 0.0, data_format), x, d_out)

@@ -10,20 +10,23 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine import random_bits
-from lowering.engine.counts import with_rows
+from lowering.engine.counts import RowSize, sizes_along, with_rows
+from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import into_declared, outputs_like, shape_from
 from lowering.ops.tensor.creation import batch_rows, infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import WISE, Longs, Sizes, op
-from lowering.values import LoDArray, Meta
+from lowering.values import LoDArray, Meta, Wide
 
 
-def _with_diagonal(out, diag_num: int, diag_step: int, diag_val: float):
+def _with_diagonal(out, dims, diag_num: int, diag_step: int, diag_val: float):
     """The first ``diag_num`` elements of a diagonal of a matrix, ``diag_step`` columns apart, set to a value."""
     if not diag_num:
         return out
+    if any(isinstance(n, RowSize) and n.label is not None for n in dims):
+        raise NeedsExact("a diagonal of a matrix with room")
     if prod(out.shape) <= (diag_num - 1) * (diag_step + 1):
         raise ValueError(
             f"{diag_num} elements {diag_step} columns apart do not fit into {list(out.shape)}; make diag_num smaller"
@@ -54,7 +57,7 @@ def uniform_random(
     out = random_bits.uniform(key, dims, to_numpy(dtype), min, max)
     given = shape_tensor is None and not shape_tensor_list
     height = dims[0] if given else -1  # as Paddle infers it: before it looks into tensors
-    return into_declared(with_rows(_with_diagonal(out, diag_num, diag_step, diag_val), dims), ctx, height)
+    return into_declared(with_rows(_with_diagonal(out, dims, diag_num, diag_step, diag_val), dims), ctx, height)
 
 
 @uniform_random.fits
@@ -116,10 +119,12 @@ def randperm(*, key, n: int, dtype: int = 3, seed: int = 0):
 
 
 def _batch_like(input: Meta, draw, shape, input_dim_idx: int, output_dim_idx: int):
-    """``draw`` of a shape that takes one dim from Input; rows of a padded Input stay rows."""
+    """``draw`` of a shape that takes one dim from Input; rows of a padded Input stay rows, and room is room."""
     dims = list(shape)
-    dims[output_dim_idx] = input.shape[input_dim_idx]
+    (dims[output_dim_idx],) = sizes_along(input, [input_dim_idx])
     out = draw(dims)
+    if isinstance(input, Wide):
+        return with_rows(out, dims)
     rows = input_dim_idx == output_dim_idx == 0 and input.padded
     return LoDArray(out, (), input.nrows) if rows else out
 
@@ -148,7 +153,7 @@ def uniform_random_batch_size_like(
     kind = to_numpy(dtype)
 
     def drawn(dims):
-        return _with_diagonal(random_bits.uniform(key, dims, kind, min, max), diag_num, diag_step, diag_val)
+        return _with_diagonal(random_bits.uniform(key, dims, kind, min, max), dims, diag_num, diag_step, diag_val)
 
     return _batch_like(input, drawn, shape, input_dim_idx, output_dim_idx)
 
@@ -330,7 +335,8 @@ def uniform_random_inplace(x, *, key, min: float = -1.0, max: float = 1.0, seed:
                            diag_num: int = 0, diag_step: int = 0, diag_val: float = 1.0):  # fmt: skip
     """Out = values from [min, max) in the shape of X; ``diag_num`` elements of a diagonal may be ``diag_val``."""
     del seed
-    return _with_diagonal(random_bits.uniform(key, x.shape, x.dtype, min, max), diag_num, diag_step, diag_val)
+    out = random_bits.uniform(key, x.shape, x.dtype, min, max)
+    return _with_diagonal(out, x.shape, diag_num, diag_step, diag_val)
 
 
 @op(slots={"x": "x"}, out="out", diff="", lod=None)

@@ -1,0 +1,102 @@
+"""Images of any size in networks that paint or segment: normalised one by one, padded by themselves, resized."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+from tests.stream.test_wide import Feed
+from tests.stream.test_wide_sizes import both, equal_to_exact_sizes
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+SIZES = ((12, 16), (16, 16), (16, 24), (20, 12), (12, 20), (8, 16))
+
+
+def image() -> Any:
+    """A feed [N, 2, h, w] with room for gradients."""
+    x = fluid.data("image", [None, 2, None, None], "float64")
+    x.stop_gradient = False
+    return x
+
+
+def images(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[Feed]:
+    return [{"image": rng.normal(size=(2, 2, *size))} for size in sizes]
+
+
+def painted() -> Sequence[Any]:
+    """Reflected edges, instances normalised, smaller and as large again, beside what it was."""
+    x = image()
+    found = layers.conv2d(layers.pad2d(x, [3, 3, 3, 3], mode="reflect"), 4, 7, bias_attr=False)
+    found = layers.relu(layers.instance_norm(found))
+    half = layers.relu(layers.instance_norm(layers.conv2d(found, 4, 3, 2, 1, bias_attr=False)))
+    block = layers.pad2d(half, [1, 1, 1, 1], mode="edge")
+    half = half + layers.instance_norm(layers.conv2d(block, 4, 3, bias_attr=False))
+    whole = layers.conv2d_transpose(half, 4, filter_size=3, stride=2, padding=1, bias_attr=False)
+    whole = layers.relu(layers.instance_norm(layers.pad2d(whole, [0, 1, 0, 1])))
+    drawn = layers.tanh(layers.conv2d(layers.pad2d(whole, [1, 1, 1, 1], mode="reflect"), 2, 3))
+    return [layers.reduce_mean(layers.abs(drawn - x)), drawn]
+
+
+def segmented(resize: Callable[..., Any], **form: Any) -> Callable[[], Sequence[Any]]:
+    """All places beside their mean, as large as these; then as large as the image."""
+
+    def build() -> Sequence[Any]:
+        x = image()
+        small = layers.group_norm(layers.conv2d(x, 4, 3, 4, 1, bias_attr=False), 2, act="swish")
+        mean = layers.reduce_mean(small, [2, 3], keep_dim=True)
+        mean = resize(layers.conv2d(mean, 4, 1), layers.shape(small)[2:], **form)
+        joined = layers.concat([small, mean], 1)
+        half = layers.conv2d(x, 4, 3, 2, 1)
+        joined = layers.concat([resize(joined, layers.shape(half)[2:], **form), half], 1)
+        found = resize(layers.conv2d(joined, 3, 1), layers.shape(x)[2:], **form)
+        return [layers.mean(layers.square(found)), found]
+
+    return build
+
+
+def scaled() -> Sequence[Any]:
+    """Twice as large, by either way to count edges."""
+    x = image()
+    found = layers.resize_bilinear(layers.conv2d(x, 3, 3, 1, 1), scale=2)
+    found = found + layers.resize_bilinear(layers.conv2d(x, 3, 3, 1, 1), scale=2, align_corners=False, align_mode=0)
+    return [layers.mean(layers.square(found)), found]
+
+
+FORMS = {
+    "painted": painted,
+    "bilinear": segmented(layers.resize_bilinear),
+    "half pixels": segmented(layers.resize_bilinear, align_corners=False, align_mode=0),
+    "nearest": segmented(layers.resize_nearest),
+    "scaled": scaled,
+}
+
+
+@pytest.mark.parametrize("build", FORMS.values(), ids=FORMS)
+def test_images_of_any_size(
+    build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES), 3)
+
+
+def test_a_size_that_is_no_whole_multiple_is_exact(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build() -> Sequence[Any]:
+        found = layers.resize_bilinear(layers.conv2d(image(), 3, 3, 1, 1), scale=0.5)
+        return [layers.mean(layers.square(found)), found]
+
+    both(monkeypatch, build, images(rng, SIZES))
+
+
+def test_an_image_smaller_than_its_reflected_edge_is_exact(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build() -> Sequence[Any]:
+        found = layers.conv2d(layers.pad2d(image(), [3, 3, 3, 3], mode="reflect"), 2, 3)
+        return [layers.mean(layers.square(found)), found]
+
+    both(monkeypatch, build, images(rng, [*SIZES[:3], (3, 12), (12, 12)]))
