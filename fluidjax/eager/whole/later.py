@@ -130,4 +130,6 @@ class Later:
             for n, (_, place) in enumerate(self._body.outputs):
                 if place is not None and place[0] in visit.inner and place[1] in self._body.nodes[place[0]].plan.takes:
                     found.add(n)
+                    if n >= len(self._body.fresh):  # of a variable that was there before, which would have it now
+                        raise Other
         return frozenset(found)

@@ -124,11 +124,9 @@ class Promise:
         self.together: Any = together
         self.tracer = tracer
         self.variables, self.values, self.bases = variables, values, bases
-        body = step.body
-        self.leaves = [
-            None if at is None and k is not None else recorder.key(body.seed) if at is None else values[at]
-            for at, k in zip(step.pulled, body.leaves, strict=True)
-        ]
+        self.leaves = [*map([*values, None].__getitem__, step.pulled)]
+        for n in step.drawn:
+            self.leaves[n] = recorder.key(step.body.seed)
         self.came, self.cleared, self._over = CALL, False, False
         self.node: Any = None
         self.replay: Any = None
@@ -227,7 +225,7 @@ class Promise:
         if held.__class__ is not Held or held.promise is not self or held.code != step.root:
             return False
         between = [(self.outputs[n][0](), code, spec) for n, code, spec in step.between]
-        if not self._are_current() or any(var is not None and var._grad is not None for var, _, _ in between):
+        if not self._are_current() or True in [var is not None and var._grad is not None for var, _, _ in between]:
             return False
         self.node.freed = self.node.passed = True
         self.came, root._place = PASS, None
@@ -244,9 +242,15 @@ class Promise:
         step = self.step
         if [var._held for var in step.fixed] != step.held:
             return False
-        if not all([self.variables[n]._value is self.values[n] for n in step.read]):
-            return False
-        return all([var._value is value for taken in self.taken for var, value in taken])
+        variables, values = self.variables, self.values
+        for n in step.read:
+            if variables[n]._value is not values[n]:
+                return False
+        for each in self.taken:
+            for var, value in each:
+                if var._value is not value:
+                    return False
+        return True
 
     def gradients(self, parameters: Sequence[Any]) -> list[tuple[Any, Any]] | None:
         """(parameter, the variable of its gradient) for an update of all of them; None if it is not the known one."""
@@ -276,7 +280,7 @@ class Promise:
 
     def clear(self, gradients: Sequence[Any]) -> bool:
         """Whether all gradients, which must be these, can be zeroed, which has come with this."""
-        if self.came != UPDATE or {*map(id, gradients)} != {*self.step.ids}:
+        if self.came != UPDATE or {*map(id, gradients)} != self.step.all_ids:
             return False
         self.cleared = True
         return True
@@ -286,8 +290,10 @@ class Promise:
     def value(self, code: int) -> Value | None:
         """The value of an output."""
         self.settle()
-        found = [reference() for reference, each in self.outputs if each == code]
-        return next((var._held for var in found if var is not None), None)
+        for reference, each in self.outputs:
+            if each == code and (var := reference()) is not None:
+                return var._held
+        return None
 
     def settle(self) -> None:
         """Run what has come, if it is all; record it otherwise. An interrupt waits."""
@@ -309,7 +315,10 @@ class Promise:
     def _can_give(self) -> bool:
         """Whether the block returns all that is still wanted."""
         places = self.step.frame.places
-        return all([code in places or reference() is None for reference, code in self.outputs])
+        for reference, code in self.outputs:
+            if code not in places and reference() is not None:
+                return False
+        return True
 
     def _run(self) -> None:
         step, together, frame = self.step, self.together, self.step.frame
