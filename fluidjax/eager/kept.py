@@ -80,6 +80,10 @@ class Member:
         """The value; the group parts."""
         return self.group.now(self.number)
 
+    def stopping(self, stop: bool) -> None:
+        """The variable is about to be stopped, or the contrary; the group parts."""
+        self.now()
+
     def becomes(self, value: Value | None) -> Value | None:
         """What the variable holds once a value is assigned to it; the group parts."""
         self.now()

@@ -21,10 +21,10 @@ from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.replay import Replay
 from fluidjax.eager.sharing import Shared
-from fluidjax.eager.tape import Node
-from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
+from fluidjax.eager.whole.standing import Held, PromisedNode
 from fluidjax.eager.whole.together import Together
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
@@ -49,59 +49,6 @@ class _Promising(Recorder):
     def _settled(self) -> Recorder:
         self.promised.settle()
         return recorder
-
-
-class Held:
-    """What a variable that the step computes holds while it is promised.
-
-    Attributes:
-        promise: the step.
-        code: the number of the output.
-        spec: of the value.
-    """
-
-    __slots__ = ("code", "promise", "spec")
-
-    def __init__(self, promise: Promise, code: int, spec: Spec) -> None:
-        self.promise, self.code, self.spec = promise, code, spec
-
-    def now(self) -> Value | None:
-        """The value."""
-        return self.promise.value(self.code)
-
-    def becomes(self, value: Value | None) -> Value | None:
-        """What the variable holds once a value is assigned to it."""
-        self.promise.settle()
-        return value
-
-
-class PromisedNode(Node):
-    """The place on the tape of all that the step computes before the backward pass.
-
-    Attributes:
-        promise: the step.
-        zeros: see ``Step``.
-        real: the place of each variable, once they have been recorded.
-    """
-
-    __slots__ = ("promise", "real", "zeros")
-
-    def __init__(self, promise: Promise, zeros: frozenset[int]) -> None:
-        self.order, self.inputs, self.parents, self.specs = -1, (), (), ()
-        self.freed = self.passed = False
-        self.promise, self.zeros = promise, zeros
-        self.real: list[Any] | None = None
-
-    def at(self, k: int) -> Any:
-        """See Node."""
-        if self.real is None:
-            self.promise.settle()
-        place = None if self.real is None else self.real[k]
-        return (self, k) if place is None else place[0].at(place[1])
-
-    def took_zeros(self, k: int) -> bool:
-        """See Node."""
-        return self.passed and k in self.zeros
 
 
 class Promise:
@@ -216,6 +163,10 @@ class Promise:
         if value.spec is not ref or value.array is None or value in self.leaves:
             return False
         return value not in [each for _, each in taken]
+
+    def is_unread(self, code: int) -> bool:
+        """Whether no op has read an output, and no pass has begun."""
+        return self.came == CALL and not any(code in op.refs for op in self.step.ops[: len(self.taken)])
 
     def backward(self, root: Any, retain: bool) -> bool:
         """Whether a backward pass is the known one, which has come with this."""

@@ -80,7 +80,7 @@ class Step:
         cleared: whether the gradients are zero when the block runs.
         replay: a weak reference to the update.
         found: the places of the gradients among the block's results.
-        parts: the pass, and what the update records.
+        parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -116,7 +116,7 @@ class Step:
         self.read = [
             place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)
         ]
-        self.parts: tuple[Any, Any] = parts["parts"]
+        self.parts: tuple[Any, Any, list[int]] = parts["parts"]
 
     def flows_alike(self) -> bool:
         """Whether gradients flow to the updated variables as they did: none has been stopped since."""
