@@ -76,10 +76,11 @@ def _limits(flat: Sequence[Any], found: Sequence[Demand]) -> tuple[tuple[int, in
     places = {id(value): k for k, value in enumerate(flat)}
     limits = []
     for demand in found:
-        at, dtype = places.get(id(demand.values)), np.dtype(demand.values.dtype)
-        high = np.iinfo(dtype).max + 1 if demand.high is None and dtype.kind in "iu" else demand.high
-        if at is None or demand.nonzero or demand.low is None or np.ndim(demand.low) or demand.low != 0:
+        at, high = places.get(id(demand.values)), demand.high
+        if at is None or demand.nonzero or demand.low != 0:
             return None
+        if high is None and np.dtype(demand.values.dtype).kind in "iu":
+            high = int(np.iinfo(demand.values.dtype).max) + 1
         if type(high) is not int:
             return None
         limits.append((at, high))

@@ -81,6 +81,8 @@ class _Making:
         call, passed, body = self._call, self._passed, self._call.body
         if len(self._numbers) < len(self._updated) or not all([r.__class__ is Spec for r in body.reads]):
             raise Other
+        if int in map(type, self._changed):  # an argument, which may be another variable the next time
+            raise Other
         later = Later(body, passed, self._between)
         numbers = [None if s.__class__ is int else self._numbers.get(id(s)) for s in call.sources]
         outer = [(k, s, body.reads[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
