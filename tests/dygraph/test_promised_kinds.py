@@ -23,7 +23,7 @@ from tests.dygraph.test_promised import (
     flags_off,
     nothing,
     ran,
-)  # fmt: skip
+)
 
 dg = fluid.dygraph
 __all__ = ["ran"]
