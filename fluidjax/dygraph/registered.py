@@ -42,20 +42,16 @@ def parameters(top: Any, prefix: str, below: bool) -> Iterator[tuple[str, Any]]:
 
 def each_parameter(top: Any) -> list[Any]:
     """The same parameters without their names."""
-    found: dict[int, Any] = {}
-    seen: set[Any] = set()
+    found: list[Any] = []
+    seen: set[Any] = {None}
     pending = [top]
     while pending:
         layer = pending.pop()
-        if layer is None or layer in seen:
-            continue
-        seen.add(layer)
-        for parameter in layer._parameters.values():
-            if parameter is not None:
-                found[id(parameter)] = parameter
-        if layer._sub_layers:
+        if layer not in seen:
+            seen.add(layer)
+            found += layer._parameters.values()
             pending += layer._sub_layers.values()
-    return list(found.values())
+    return [parameter for parameter in dict.fromkeys(found) if parameter is not None]
 
 
 def _joined(prefix: str, name: str) -> str:

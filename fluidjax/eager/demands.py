@@ -55,7 +55,7 @@ class DemandKernel(Kernel):
         """Raise EnforceNotMet if values on the host break a demand.
 
         If the only demands on inputs of these shapes are that some are in [0, high), returns (the input, high) for
-        each; otherwise None.
+        each; otherwise None. Where there is no other bound, it is the one of the dtype.
         """
         flat = [v.array if k in self.reads else v.spec.aval for k, v in enumerate(ins)]
         found = self._found(flat)
@@ -76,10 +76,14 @@ def _limits(flat: Sequence[Any], found: Sequence[Demand]) -> tuple[tuple[int, in
     places = {id(value): k for k, value in enumerate(flat)}
     limits = []
     for demand in found:
-        at = places.get(id(demand.values))
-        if at is None or demand.nonzero or demand.low != 0 or type(demand.high) is not int:
+        at, high = places.get(id(demand.values)), demand.high
+        if at is None or demand.nonzero or demand.low != 0:
             return None
-        limits.append((at, demand.high))
+        if high is None and np.dtype(demand.values.dtype).kind in "iu":
+            high = int(np.iinfo(demand.values.dtype).max) + 1
+        if type(high) is not int:
+            return None
+        limits.append((at, high))
     return tuple(limits)
 
 

@@ -67,17 +67,22 @@ class Member:
 
     Attributes:
         group: the group.
+        number: of the variable.
         spec: of the value.
     """
 
-    __slots__ = ("group", "_number", "spec")
+    __slots__ = ("group", "number", "spec")
 
     def __init__(self, group: Any, number: int, spec: Spec) -> None:
-        self.group, self._number, self.spec = group, number, spec
+        self.group, self.number, self.spec = group, number, spec
 
     def now(self) -> Value:
         """The value; the group parts."""
-        return self.group.now(self._number)
+        return self.group.now(self.number)
+
+    def stopping(self, stop: bool) -> None:
+        """The variable is about to be stopped, or the contrary; the group parts."""
+        self.now()
 
     def becomes(self, value: Value | None) -> Value | None:
         """What the variable holds once a value is assigned to it; the group parts."""

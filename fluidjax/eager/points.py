@@ -31,7 +31,8 @@ class Point:
         expected: the point that followed this one last time.
         place: the same for sequences that differ only in numbers, whether these are attributes or operands.
         constants: the number of records without inputs whose numbers may become operands (see ``numbers``).
-        flows, plan: which inputs of the last record gradients flowed to last time, and what these take (see ``follow``)
+        flows, plan: which inputs of the last record gradients flowed to last time: a bit for each, the last input the
+            lowest; and what these take (see ``follow``).
         sizes: its outputs' numbers, if shapes alone decide them (see ``sizes``); () if not, None before it was asked.
         passes: the backward passes that started here (see ``passes``); None before the first.
         updates: the updates that started here, for each replay (see ``replay``); None before the first.

@@ -59,6 +59,9 @@ class Shared:
         self.seen = values.value_of(array)
         return self.seen
 
+    def stopping(self, stop: bool) -> None:
+        """The variable is about to be stopped, or the contrary: nothing here depends on it."""
+
     def becomes(self, value: Value | None) -> Shared | Value | None:
         """The result of assigning a value to a variable: matching numbers are written into the existing array."""
         array = self.array

@@ -235,10 +235,12 @@ class Tracer(Creating):
         parents, flows = known
         if not self._train_mode:
             flows = 0
-        elif flows and kernel.differentiable:
+        if flows and kernel.differentiable:
             if point.flows != flows:
                 point.flows, point.plan = flows, OpNode.plan_of(kernel, parents)
             node = OpNode(kernel, ins, parents, point.outs, point.plan)
+        elif point.flows != flows:
+            point.flows = flows
         if outs is None:
             ids = self.ids if direct else unique_name.generator.ids
             outs, values = recorded(point, node, False if flows else None, ids)

@@ -123,7 +123,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
     def stop_gradient(self, value: bool) -> None:
         held = self._held
         if held is not None and held.__class__ is not Value:  # what is known of the variable no longer holds
-            held.now()  # type: ignore[union-attr]
+            held.stopping(bool(value))  # type: ignore[union-attr]
         self._stop_gradient = bool(value)
         if self._grad is not None and self._grad.__class__ is not Value:
             self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]

@@ -107,7 +107,7 @@ class EagerUpdates:
     def _eager_minimize(
         self, loss: Any, startup_program: Program | None, named: Iterable[Any] | None = None
     ) -> tuple[list[Any], list[Pair]]:
-        if not isinstance(loss, Variable):
+        if loss.__class__ is not VarBase and not isinstance(loss, Variable):
             raise AssertionError(f"The loss should be an Variable, received {loss!r:.60}. Pass what a layer returned.")
         tracer = current_tracer()
         before, tracer._train_mode = tracer._train_mode, False  # ``no_grad`` takes longer
@@ -143,15 +143,14 @@ class EagerUpdates:
         """The key that determines the ops of an update; None if it depends on code outside fluidjax."""
         given = [self, self._grad_clip, self.regularization, *[p.regularizer for p, _ in pairs]]
         parts = [part for part in given if part is not None]
-        if not all([_is_ours(part.__class__) for part in parts]):
+        if False in [_is_ours(part.__class__) for part in parts]:
             return None
         if self._grad_clip is not None and self._grad_clip._need_clip_func is not None:
             return None
-        form: list[Any] = [len(pairs)]
-        for p, g in pairs:
-            form += id(p), g._held.spec, p.trainable, p.optimize_attr["learning_rate"], id(p.regularizer)
+        form: list[Any] = [(id(p), g._held.spec, p.trainable, id(p.regularizer)) for p, g in pairs]
+        form += [p.optimize_attr["learning_rate"] for p, _ in pairs]
         for part in parts:
-            form += [v for v in vars(part).values() if _is_number(v.__class__)]
+            form += [v for v in vars(part).values() if _numbers[v.__class__]]
         return form
 
     def _eager_write(self, pairs: list[Pair]) -> None:
@@ -255,10 +254,15 @@ def _is_ours(kind: type) -> bool:
     return kind.__module__.startswith("fluidjax.")
 
 
-@functools.cache
-def _is_number(kind: type) -> bool:
+class _Numbers(dict[type, bool]):
     """Whether values of a class are settings that are compared: numbers and names."""
-    return issubclass(kind, (int, float, str))
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = found = issubclass(kind, (int, float, str))
+        return found
+
+
+_numbers = _Numbers()
 
 
 def _array(value: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ from fluidjax.dygraph._known.watch import Watch
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.tracer import Tracer
-from fluidjax.eager.values import Value
+from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.learning import learn
 from fluidjax.eager.whole.steps import Repeated
@@ -40,7 +40,12 @@ class Known(Repeated):
         form: what it returns: numbers of outputs, within tuples and lists.
         named: how many names the tracer gives.
         counts: how many ``unique_name`` gives, by key.
+        around: the part of what it is found by that is not about its arguments (see ``_around``).
+        kinds: the spec of each argument, and whether gradients flow to it; None if these are not all such variables.
     """
+
+    around: Any = None
+    kinds: list[tuple[Any, bool]] | None = None
 
     def __init__(
         self,
@@ -53,6 +58,29 @@ class Known(Repeated):
     ) -> None:
         self.holds, self.sources, self.body, self.form = holds, list(sources), body, form
         self.named, self.counts = named, tuple(counts)
+
+    def found_by(self, key: tuple[Any, ...]) -> None:
+        """Keep what it is found by (see ``_key``), so that it can be tried without looking for it."""
+        self.around, arguments = key[:_AROUND], key[_AROUND:]
+        classes, specs, flows = (arguments[k::3] for k in range(3))
+        plain = {*classes} <= {VarBase} and {*map(type, specs)} <= {Spec} and len(classes) == len(flows)
+        self.kinds = list(zip(specs, flows, strict=True)) if plain else None
+
+    def start(self, layer: Any, tracer: Any, inputs: tuple[Any, ...]) -> list[Any] | None:
+        """``run`` if a known step begins with it, and with these arguments it is what is called."""
+        kinds = self.kinds
+        if self.step is None or kinds is None or len(kinds) != len(inputs) or self.around != _around(layer, tracer):
+            return None
+        current: list[Value] = []
+        for var, (spec, flows) in zip(inputs, kinds, strict=True):
+            if var.__class__ is not VarBase or (var._stop_gradient is False) is not flows:
+                return None
+            held = var._held
+            value = held if held.__class__ is Value else var._value
+            if value is None or value.spec is not spec or value.serial == recorder.serial:
+                return None
+            current.append(value)
+        return self.run(tracer, inputs, current) if self.holds(layer.__dict__) else None
 
     def run(self, tracer: Any, given: Sequence[Any], current: Sequence[Value]) -> list[Any] | None:
         """[what the call returns], given the variables among its arguments, and their values.
@@ -120,6 +148,9 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
         return None
     if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"] or recorder.point.expected is None:
         return None
+    latest = table.get(None) if table and not named else None  # the call that a step began with when one was promised
+    if latest is not None and (found := latest.start(layer, tracer, inputs)) is not None:
+        return found
     given: list[Any] = []
     current: list[Value] = []
     key = _key(layer, tracer, inputs, named, given, current)
@@ -137,6 +168,9 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
     if known is not None and known.holds(layer.__dict__):
         found = known.run(tracer, given, current)
         if found is not None:
+            if known.step is not None and latest is not known:
+                known.found_by(key)
+                table[None] = known
             return found
     entry.seen += 1
     if entry.seen <= _AFTER or entry.tries >= _TRIES or not recorder.takes(0):
@@ -210,8 +244,7 @@ def _key(
 
     The variables among the arguments are appended to ``given``, their values to ``current``.
     """
-    found: list[Any] = [recorder.point, layer.__class__, tracer._train_mode, FLAGS["FLAGS_cpu_deterministic"]]
-    found.append(default_main_program().random_seed)
+    found: list[Any] = [*_around(layer, tracer)]
     for each in inputs:
         if not _add(each, found, given, current):
             return None
@@ -220,6 +253,15 @@ def _key(
         if not _add(each, found, given, current):
             return None
     return tuple(found)
+
+
+def _around(layer: Any, tracer: Any) -> tuple[Any, ...]:
+    """What calls are found by besides their arguments."""
+    seed = default_main_program().random_seed
+    return recorder.point, layer.__class__, tracer._train_mode, FLAGS["FLAGS_cpu_deterministic"], seed
+
+
+_AROUND = 5  # how many these are
 
 
 def _add(value: Any, found: list[Any], given: list[Any], current: list[Value]) -> bool:

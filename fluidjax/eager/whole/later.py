@@ -42,7 +42,6 @@ class Later:
         self._shown = {n for n, k in enumerate(body.leaves) if k is not None}
         self._maker = {result.code: _CALL for result in fresh}  # output -> the op that computes it
         self._numbers = {result.code: n for n, result in enumerate(fresh)}
-        self._flows = {result.code: result.stop_gradient is False for result in fresh}
         if len(self._maker) < len(fresh):
             raise Other
         self.ops: list[Op] = []
@@ -79,7 +78,7 @@ class Later:
                 refs.append(code)
             else:
                 raise Other
-        flows = tuple([self._flows.get(ref, False) for ref in refs])  # type: ignore[arg-type]
+        flows = tuple([bool(point.flows >> k & 1) for k in reversed(range(len(refs)))])
         limits = tuple(point.limits or ()) if point.special else ()
         if any(refs[k] in self._maker for k, _ in limits):
             raise Other
@@ -89,7 +88,7 @@ class Later:
             Op(kernel, tuple(refs), flows, outs, flow and kernel.differentiable, False if flow else None, limits)
         )
         for code, _ in outs:
-            self._maker[code], self._flows[code] = len(self.ops) - 1, flow
+            self._maker[code] = len(self.ops) - 1
             self._numbers[code] = len(self._numbers)
 
     def _walk(self) -> list[int]:
@@ -99,6 +98,8 @@ class Later:
         for n, visit in enumerate(self._passed.visits):
             op = found[n]
             if op is None:
+                raise Other
+            if op != _CALL and {k for k, _, _ in visit.edges} != {k for k, f in enumerate(self.ops[op].flows) if f}:
                 raise Other
             for k, at, _ in visit.edges:
                 if at < 0:
@@ -130,4 +131,6 @@ class Later:
             for n, (_, place) in enumerate(self._body.outputs):
                 if place is not None and place[0] in visit.inner and place[1] in self._body.nodes[place[0]].plan.takes:
                     found.add(n)
+                    if n >= len(self._body.fresh):  # of a variable that was there before, which would have it now
+                        raise Other
         return frozenset(found)

@@ -29,9 +29,9 @@ def learn(point: Point, parts: list[Any]) -> None:
     if replay.formed >= _FORMED and replay.promises < _WORTH * replay.formed:
         return
     try:
-        step = call.step
-        if step is None or step.parts != (passed, update):
-            step = call.step = _Making(point, call, passed, replay, update, count).step()
+        step, making = call.step, _Making(point, call, passed, replay, update, count)
+        if step is None or step.parts != making.parts:
+            step = call.step = making.step()
         _form(step, replay)
         call.misses = 0
     except Other:
@@ -61,19 +61,29 @@ def _are_cleared(gradients: list[Any]) -> bool:
 
 
 class _Making:
-    """Makes a step of a batch that ran."""
+    """Makes a step of a batch that ran. Raises Other.
+
+    Attributes:
+        parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
+    """
 
     def __init__(self, point: Point, call: Repeated, passed: Known, replay: Replay, update: Update, count: int) -> None:
         self._point, self._call, self._passed = point, call, passed
         self._replay, self._update, self._count = replay, update, count
-        self._numbers = {id(var): n for n, var in enumerate(replay.written)}
+        self._between = self._later()
+        self.parts = passed, update, [op.flows for op in self._between]
+        self._changed = [call.sources[k] for k, _ in call.body.changed]
+        self._updated = [*replay.written, *self._changed]
+        self._numbers = {id(var): n for n, var in enumerate(self._updated)}
 
     def step(self) -> Step:
         """The step. Raises Other."""
-        call, passed, update, body = self._call, self._passed, self._update, self._call.body
-        if body.changed or not all([r.__class__ is Spec for r in body.reads]):
+        call, passed, body = self._call, self._passed, self._call.body
+        if len(self._numbers) < len(self._updated) or not all([r.__class__ is Spec for r in body.reads]):
             raise Other
-        later = Later(body, passed, self._later())
+        if int in map(type, self._changed):  # an argument, which may be another variable the next time
+            raise Other
+        later = Later(body, passed, self._between)
         numbers = [None if s.__class__ is int else self._numbers.get(id(s)) for s in call.sources]
         outer = [(k, s, body.reads[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
         outer.sort(key=lambda each: each[1].__class__ is not int)
@@ -88,8 +98,8 @@ class _Making:
             raise Other
         return Step(
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
-            given=given, gradients=list(gradients), updated=self._replay.written, cleared=cleared,
-            replay=self._replay, frame=frame, parts=(passed, update),
+            given=given, gradients=list(gradients), updated=self._updated, changed=self._changed, cleared=cleared,
+            replay=self._replay, frame=frame, parts=self.parts,
             ops=later.ops, between=later.between, zeros=later.zeros(),
             found=[] if cleared else [frame.places[code] for code in gradients.values()],
         )  # fmt: skip
@@ -106,10 +116,10 @@ class _Making:
         return way[call.ops : begin]
 
     def _own(self) -> list[tuple[int, int]]:
-        """(leaf, output) of each variable that the update replaces, which must be all that it reads."""
+        """(leaf, output) of each variable that the update replaces, which must be all that it reads, or the call."""
         replay, codes = self._replay, self._update.stretch.codes[self._count :]
         leaves = {id(var): code for var, code in zip(replay.read, codes, strict=True)}
-        if leaves.keys() != self._numbers.keys():
+        if leaves.keys() != {*map(id, replay.written)}:
             raise Other
         found = []
         for var, (result, _) in zip(replay.written, self._update.results, strict=True):
@@ -117,7 +127,8 @@ class _Making:
             if code is None or code >= 0:
                 raise Other
             found.append((~code, result))
-        return found
+        body = self._call.body
+        return found + [(body.leaves.index(k), body.results[result].code) for k, result in body.changed]
 
     def _gradients(self, later: Later) -> tuple[Value, dict[Any, int]]:
         """The gradient of the root; and the variable of each gradient with its output, as the update is given them."""

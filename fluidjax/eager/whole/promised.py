@@ -21,10 +21,10 @@ from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.replay import Replay
 from fluidjax.eager.sharing import Shared
-from fluidjax.eager.tape import Node
-from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.values import Value
 from fluidjax.eager.varbase import VarBase
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
+from fluidjax.eager.whole.standing import Held, PromisedNode
 from fluidjax.eager.whole.together import Together
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
@@ -51,59 +51,6 @@ class _Promising(Recorder):
         return recorder
 
 
-class Held:
-    """What a variable that the step computes holds while it is promised.
-
-    Attributes:
-        promise: the step.
-        code: the number of the output.
-        spec: of the value.
-    """
-
-    __slots__ = ("code", "promise", "spec")
-
-    def __init__(self, promise: Promise, code: int, spec: Spec) -> None:
-        self.promise, self.code, self.spec = promise, code, spec
-
-    def now(self) -> Value | None:
-        """The value."""
-        return self.promise.value(self.code)
-
-    def becomes(self, value: Value | None) -> Value | None:
-        """What the variable holds once a value is assigned to it."""
-        self.promise.settle()
-        return value
-
-
-class PromisedNode(Node):
-    """The place on the tape of all that the step computes before the backward pass.
-
-    Attributes:
-        promise: the step.
-        zeros: see ``Step``.
-        real: the place of each variable, once they have been recorded.
-    """
-
-    __slots__ = ("promise", "real", "zeros")
-
-    def __init__(self, promise: Promise, zeros: frozenset[int]) -> None:
-        self.order, self.inputs, self.parents, self.specs = -1, (), (), ()
-        self.freed = self.passed = False
-        self.promise, self.zeros = promise, zeros
-        self.real: list[Any] | None = None
-
-    def at(self, k: int) -> Any:
-        """See Node."""
-        if self.real is None:
-            self.promise.settle()
-        place = None if self.real is None else self.real[k]
-        return (self, k) if place is None else place[0].at(place[1])
-
-    def took_zeros(self, k: int) -> bool:
-        """See Node."""
-        return self.passed and k in self.zeros
-
-
 class Promise:
     """A step of which nothing is recorded yet.
 
@@ -124,11 +71,9 @@ class Promise:
         self.together: Any = together
         self.tracer = tracer
         self.variables, self.values, self.bases = variables, values, bases
-        body = step.body
-        self.leaves = [
-            None if at is None and k is not None else recorder.key(body.seed) if at is None else values[at]
-            for at, k in zip(step.pulled, body.leaves, strict=True)
-        ]
+        self.leaves = [*map([*values, None].__getitem__, step.pulled)]
+        for n in step.drawn:
+            self.leaves[n] = recorder.key(step.body.seed)
         self.came, self.cleared, self._over = CALL, False, False
         self.node: Any = None
         self.replay: Any = None
@@ -219,6 +164,10 @@ class Promise:
             return False
         return value not in [each for _, each in taken]
 
+    def is_unread(self, code: int) -> bool:
+        """Whether no op has read an output, and no pass has begun."""
+        return self.came == CALL and not any(code in op.refs for op in self.step.ops[: len(self.taken)])
+
     def backward(self, root: Any, retain: bool) -> bool:
         """Whether a backward pass is the known one, which has come with this."""
         step, held = self.step, root._held
@@ -227,7 +176,7 @@ class Promise:
         if held.__class__ is not Held or held.promise is not self or held.code != step.root:
             return False
         between = [(self.outputs[n][0](), code, spec) for n, code, spec in step.between]
-        if not self._are_current() or any(var is not None and var._grad is not None for var, _, _ in between):
+        if not self._are_current() or True in [var is not None and var._grad is not None for var, _, _ in between]:
             return False
         self.node.freed = self.node.passed = True
         self.came, root._place = PASS, None
@@ -244,9 +193,15 @@ class Promise:
         step = self.step
         if [var._held for var in step.fixed] != step.held:
             return False
-        if not all([self.variables[n]._value is self.values[n] for n in step.read]):
-            return False
-        return all([var._value is value for taken in self.taken for var, value in taken])
+        variables, values = self.variables, self.values
+        for n in step.read:
+            if variables[n]._value is not values[n]:
+                return False
+        for each in self.taken:
+            for var, value in each:
+                if var._value is not value:
+                    return False
+        return True
 
     def gradients(self, parameters: Sequence[Any]) -> list[tuple[Any, Any]] | None:
         """(parameter, the variable of its gradient) for an update of all of them; None if it is not the known one."""
@@ -276,7 +231,7 @@ class Promise:
 
     def clear(self, gradients: Sequence[Any]) -> bool:
         """Whether all gradients, which must be these, can be zeroed, which has come with this."""
-        if self.came != UPDATE or {*map(id, gradients)} != {*self.step.ids}:
+        if self.came != UPDATE or {*map(id, gradients)} != self.step.all_ids:
             return False
         self.cleared = True
         return True
@@ -286,8 +241,10 @@ class Promise:
     def value(self, code: int) -> Value | None:
         """The value of an output."""
         self.settle()
-        found = [reference() for reference, each in self.outputs if each == code]
-        return next((var._held for var in found if var is not None), None)
+        for reference, each in self.outputs:
+            if each == code and (var := reference()) is not None:
+                return var._held
+        return None
 
     def settle(self) -> None:
         """Run what has come, if it is all; record it otherwise. An interrupt waits."""
@@ -309,7 +266,10 @@ class Promise:
     def _can_give(self) -> bool:
         """Whether the block returns all that is still wanted."""
         places = self.step.frame.places
-        return all([code in places or reference() is None for reference, code in self.outputs])
+        for reference, code in self.outputs:
+            if code not in places and reference() is not None:
+                return False
+        return True
 
     def _run(self) -> None:
         step, together, frame = self.step, self.together, self.step.frame

@@ -58,7 +58,7 @@ def _record_call(promise: Any) -> dict[int, Any]:
     drawn = [values[k] if value is None else value for k, value in zip(body.leaves, promise.leaves, strict=False)]
     there = [reference() for reference, _ in promise.outputs[: len(body.fresh)]]
     outputs = body.record(recorder, variables, drawn, promise.bases, there)
-    return {body.results[k].code: var for k, var in zip(body.fresh, outputs, strict=True)}
+    return {body.results[k].code: var for k, var in zip(body.fresh, outputs, strict=False)}  # then what it replaces
 
 
 def _record_ops(promise: Any, made: dict[int, Any]) -> None:
@@ -67,7 +67,9 @@ def _record_ops(promise: Any, made: dict[int, Any]) -> None:
     for op, read in zip(promise.step.ops, promise.taken, strict=False):
         given = iter(read)
         ins, values, outs = [], [], []
-        for ref in op.refs:
+        for ref, flows in zip(op.refs, op.flows, strict=True):
+            if ref in made and not flows and made[ref]._stop_gradient is False:  # it was stopped, and is gone
+                made[ref]._stop_gradient = True
             var, value = (made[ref], made[ref]._value) if ref in made else next(given)
             if promise.came >= PASS and ref not in made:  # its array may have changed since
                 var = VarBase._of(None, value, var._stop_gradient)

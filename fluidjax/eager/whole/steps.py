@@ -66,7 +66,7 @@ class Step:
         outer: for each other variable, arguments first, its number in the call, its source and spec.
         fixed, held: those of them that are no arguments, and what they held when the step began.
         read: the arguments among them that the pass reads.
-        ids: of the variables of gradients.
+        ids, all_ids: of the variables of gradients, in their order and as a set.
         ops: those after the call.
         root, visit: the output that the backward pass starts from, and what the pass finds at the call.
         between: for the variables that were computed before, by their numbers: outputs that are their gradients, specs.
@@ -75,11 +75,12 @@ class Step:
         leaves: those of the pass and the update; None where the variable of the update with that number is one.
         given: the numbers of the given variables of the update that are leaves, and their specs.
         gradients: the variables of gradients, with which the update is given.
-        updated: the variables that the update replaces.
+        updated: the variables that are replaced: by the update, and after these by the call.
+        changed: the latter, such as running statistics, with their numbers.
         cleared: whether the gradients are zero when the block runs.
         replay: a weak reference to the update.
         found: the places of the gradients among the block's results.
-        parts: the pass, and what the update records.
+        parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -91,6 +92,7 @@ class Step:
         self.given: list[tuple[int, int, Spec]] = parts["given"]
         self.gradients: list[Any] = parts["gradients"]
         self.updated: list[Any] = parts["updated"]
+        self.changed = [(var, len(self.updated) - len(parts["changed"]) + n) for n, var in enumerate(parts["changed"])]
         self.cleared: bool = parts["cleared"]
         self.replay: weakref.ref[Replay] = weakref.ref(parts["replay"])
         self.frame: Frame = parts["frame"]
@@ -99,19 +101,22 @@ class Step:
         self.zeros: frozenset[int] = parts["zeros"]
         self.found: list[int] = parts["found"]
         self.ids = [*map(id, self.gradients)]
+        self.all_ids = {*self.ids}
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
         self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
         self.held: list[Any] = []  # what these held when they were looked at last
-        self._specs = [spec for _, _, spec in self.outer]
         self._alone = len(self._given) < 2 and not self.fixed  # no two of them can have one value
-        self._flows = [self.body.flows[k] for k, _, _ in self.outer]
+        outside = [each for each in self.outer if each[1].__class__ is not int]
+        self._specs = [spec for _, _, spec in outside]  # of these that are no arguments
+        self._flows = [self.body.flows[k] for k, _, _ in outside]
         place = {k: n for n, (k, _, _) in enumerate(self.outer)}
         self._limits = [(place[k], high) for k, high in self.body.limits]
-        self.pulled = [None if k is None else place.get(k) for k in self.body.leaves]
+        self.pulled = [place.get(k, -1) for k in self.body.leaves]  # -1 for those of the update
+        self.drawn = [n for n, k in enumerate(self.body.leaves) if k is None]
         self.read = [
             place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)
         ]
-        self.parts: tuple[Any, Any] = parts["parts"]
+        self.parts: tuple[Any, Any, list[int]] = parts["parts"]
 
     def flows_alike(self) -> bool:
         """Whether gradients flow to the updated variables as they did: none has been stopped since."""
@@ -125,7 +130,8 @@ class Step:
         """The outputs of the call, promised; None, without effect, if it or the variables are not as they were.
 
         Args:
-            given, current: the variables among the arguments of the call, and their values.
+            given, current: the variables among the arguments of the call, and their values. They are of the kinds that
+                it was made for.
             bases: the next numbers of names, of the tracer and of ``unique_name``.
         """
         replay = self.replay()
@@ -134,14 +140,18 @@ class Step:
             return None
         if recorder.point.depth or recorder.leaves:
             return None
+        for var, number in self.changed:
+            if not together.holds(var, number):
+                return None
         fixed = self.fixed
         if fixed and [var._held for var in fixed] != self.held and not self._look():
             return None
+        if fixed and [var._stop_gradient is False for var in fixed] != self._flows:
+            return None
         variables = [*map(given.__getitem__, self._given), *fixed]
         values = [*map(current.__getitem__, self._given), *self.held]
-        for var, value, spec, flows in zip(variables, values, self._specs, self._flows, strict=True):
-            if value.spec is not spec or value.array is None or (var._stop_gradient is False) is not flows:
-                return None
+        if True in [value.array is None for value in current]:
+            return None
         if not self._alone and len({*map(id, values)}) != len(values):
             return None
         for k, high in self._limits:
@@ -154,6 +164,8 @@ class Step:
         """Look at the variables that are no arguments; returns whether they hold values of their own."""
         held: list[Any] = [var._value for var in self.fixed]
         if not all(held) or held != [var._held for var in self.fixed] or True in [v.array is None for v in held]:
+            return False
+        if [value.spec for value in held] != self._specs:
             return False
         for value in held:
             recorder.array_of(value)

@@ -47,6 +47,11 @@ class Together:
         self.state = [_owned(values, slot) for slot in layout]
         self.intact = True
 
+    def holds(self, var: Any, number: int) -> bool:
+        """Whether it is the variable of this number."""
+        held = var._held
+        return held.__class__ is Member and held.group is self and held.number == number
+
     def now(self, number: int) -> Value:
         """The value of a variable; the variables part."""
         step = recorder.promised
