@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import fluidjax as fluid
+from benchmarks.measure import place
 from fluidjax import layers
 
 
@@ -115,7 +116,7 @@ class Step:
         feeds = [fluid.data(n, a.shape, str(a.dtype)) for n, a in zip(names, batch, strict=True)]
         self.loss = net(*feeds)
         optimizer.minimize(self.loss)
-        self.executor = fluid.Executor(fluid.CPUPlace())
+        self.executor = fluid.Executor(place(fluid))
         self.executor.run(fluid.default_startup_program())
         self.feed = dict(zip(names, batch, strict=True))
 
@@ -144,6 +145,6 @@ def adds():
     for _ in range(200):
         y = y + c
     (grad,) = fluid.gradients(y, x)
-    executor = fluid.Executor(fluid.CPUPlace())
+    executor = fluid.Executor(place(fluid))
     feed = {name: np.ones([2, 2], "float32") for name in ("x", "c")}
     return lambda: executor.run(feed=feed, fetch_list=[grad])[0]

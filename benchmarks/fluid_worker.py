@@ -6,7 +6,7 @@ import time
 import numpy
 
 from benchmarks import fluid_models, fluid_sequences, fluid_streams
-from benchmarks.measure import RAGGED, measure, report
+from benchmarks.measure import RAGGED, measure, place, report
 
 
 def system(name):
@@ -23,7 +23,7 @@ def prepare(fluid, build, as_numpy):
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         loss, feeds = build(fluid)
-    exe = fluid.Executor(fluid.CPUPlace())
+    exe = fluid.Executor(place(fluid))
     exe.run(startup)
 
     def step(i):

@@ -8,6 +8,11 @@ RAGGED = (1, 10.0)  # windows, and how many CPU seconds steps are repeated for, 
 _AGAIN = 40  # so often at most steps are repeated
 
 
+def place(fluid):
+    """Where Fluid's peers run: the first accelerator, as hand-written JAX and PyTorch do, or else the CPU."""
+    return fluid.CUDAPlace(0) if fluid.is_compiled_with_cuda() else fluid.CPUPlace()
+
+
 def measure(prepare, steps, windows=1, seconds=0.0):
     """Time ``prepare()``, which builds a model and returns a step function ``step(i)``, and its steps.
 

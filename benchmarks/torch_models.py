@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from benchmarks import data, fluid_sequences
 
 Batch = dict[str, Any]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Compile = Callable[[nn.Module], Callable[..., torch.Tensor]]
 
 
@@ -22,12 +23,19 @@ def trainer(net: nn.Module, optimizer: Any, batches: list[Batch], compile: Compi
 
     def step(i: int) -> np.ndarray:
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(batches[i % len(batches)])
+        loss = loss_of(_placed(batches[i % len(batches)]))
         loss.backward()
         optimizer.step()
-        return loss.detach().numpy()
+        return loss.detach().cpu().numpy()
 
     return step
+
+
+def _placed(batch: Batch) -> Batch:
+    """The batch where the network is: as for the other peers, a step brings its data there."""
+    if DEVICE == "cpu":
+        return batch
+    return {n: [a.to(DEVICE) for a in t] if isinstance(t, list) else t.to(DEVICE) for n, t in batch.items()}
 
 
 def tensors(batches: list[Batch]) -> list[Batch]:

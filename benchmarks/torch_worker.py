@@ -15,6 +15,8 @@ def main() -> None:
     """Measure and report."""
     model, steps = sys.argv[1], int(sys.argv[2])
     compile = torch.compile if "compile" in sys.argv[3:] else (lambda net: net)
+    torch.set_default_device(torch_models.DEVICE)
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32 in all peers
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     alike = torch_models.DENSE | torch_large.MODELS
     build = (alike | torch_models.RAGGED)[model]

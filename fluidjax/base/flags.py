@@ -6,16 +6,17 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fluidjax.base import pool
+from fluidjax.base import pool, repeating
 from fluidjax.base.errors import EnforceNotMet
 
+_REPEATING = "FLAGS_cudnn_deterministic"
 # Flags that change what happens here.
 _EFFECTIVE: dict[str, Any] = {
     "FLAGS_allow_host_ops": "",  # types of ops of loaded programs that may act on the host, as "send,recv"
     "FLAGS_call_stack_level": 1,  # 2: errors show the frames of fluidjax and JAX too
     "FLAGS_check_nan_inf": False,
     "FLAGS_check_values": True,  # labels and ids out of range, integer divisors of zero
-    "FLAGS_cudnn_deterministic": False,
+    _REPEATING: False,  # sums of a GPU in the same order in each run: see ``base/repeating.py``
     "FLAGS_cpu_deterministic": False,
     "FLAGS_selected_gpus": "",
     "FLAGS_background_compilation": True,  # for batches of other sizes, beside the runs (not of seeded programs)
@@ -118,6 +119,13 @@ def _from_environment() -> dict[str, Any]:
     return flags
 
 
+def _pass_on(named: Iterable[str]) -> None:
+    """Tell jax what the flags say of a GPU, where any of those `named` is about it."""
+    if _REPEATING in named:
+        repeating.ask(FLAGS[_REPEATING])
+    _ask_for_memory(named)
+
+
 def _ask_for_memory(named: Iterable[str]) -> None:
     """Pass on what the flags say of a GPU's pool, if any of those `named` is about it.
 
@@ -134,7 +142,7 @@ def _ask_for_memory(named: Iterable[str]) -> None:
 
 FLAGS = _from_environment()
 _named: set[str] = set()
-_ask_for_memory(os.environ)
+_pass_on(os.environ)
 
 
 def _known(name: str, where: str) -> str:
@@ -153,7 +161,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     for name, value in flags.items():
         _known(name, "set")
         FLAGS[name] = _converted(name, value, type(FLAGS[name]))
-    _ask_for_memory(flags)
+    _pass_on(flags)
 
 
 def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:

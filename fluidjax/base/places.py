@@ -116,7 +116,7 @@ class CUDAPlace(Place):
             raise RuntimeError(
                 f"CUDAPlace({device_id}): no such accelerator. jax sees {count} of them, and the default "
                 f"platform here is {jax.default_backend()!r}. Use fluid.CPUPlace(), or install jax with "
-                "support for your accelerator (for instance `pip install jax[cuda12]`)."
+                "support for your accelerator (for instance `pip install jax[cuda13]`)."
             )
         self.device_id = int(device_id)
 

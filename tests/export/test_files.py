@@ -13,6 +13,7 @@ from jax import export
 import fluidjax as fluid
 from fluidjax.export import ExportError
 from fluidjax.export.files import Model
+from tests.here import PLATFORM
 
 
 def save(folder, feeds, targets):
@@ -65,7 +66,7 @@ def test_what_draws_takes_a_key(tmp_path):
     x = fluid.data("x", [None, 4])
     noise = fluid.layers.uniform_random([4], min=0.0, max=1.0)
     model = save(tmp_path / "model", ["x"], [fluid.layers.fc(x, 4) + noise])
-    model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+    model.write(str(tmp_path / "out"), "stablehlo", platforms=[PLATFORM])
     loaded = export.deserialize(bytearray((tmp_path / "out" / "model.jax_export").read_bytes()))
     assert json.loads((tmp_path / "out" / "signature.json").read_text())["key"] is True
     function, parameters = model.function("cpu")
@@ -80,7 +81,7 @@ def test_what_draws_has_any_size(tmp_path):
     x = fluid.data("x", [None, 4])
     noise = fluid.layers.uniform_random_batch_size_like(x, [-1, 4], min=0.0, max=1.0)
     model = save(tmp_path / "model", ["x"], [fluid.layers.fc(x, 4, bias_attr=False) + noise])
-    model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+    model.write(str(tmp_path / "out"), "stablehlo", platforms=[PLATFORM])
     loaded = export.deserialize(bytearray((tmp_path / "out" / "model.jax_export").read_bytes()))
     function, parameters = model.function("cpu")
     key = np.array([3, 4], np.uint32)
@@ -98,9 +99,9 @@ def test_what_has_no_symbolic_batch_can_have_a_fixed_one(tmp_path):
     x = fluid.data("x", [None, 4])
     model = save(tmp_path / "model", ["x"], [fluid.layers.reshape(fluid.layers.fc(x, 4), [2, -1, 3])])
     with pytest.raises(ExportError, match="--batch N"):
-        model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+        model.write(str(tmp_path / "out"), "stablehlo", platforms=[PLATFORM])
     assert not (tmp_path / "out").exists()
-    model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"], batch=3)
+    model.write(str(tmp_path / "out"), "stablehlo", platforms=[PLATFORM], batch=3)
     assert (tmp_path / "out" / "model.jax_export").exists()
 
 

@@ -12,6 +12,7 @@ from jax import export
 import fluidjax as fluid
 from fluidjax.export import ExportError
 from fluidjax.export.files import Model
+from tests.here import PLATFORM
 
 L = fluid.layers
 
@@ -94,7 +95,7 @@ def parts(given, lengths, room):
 
 
 def written(folder, model, **options):
-    model.write(str(folder), "stablehlo", platforms=["cpu"], **options)
+    model.write(str(folder), "stablehlo", platforms=[PLATFORM], **options)
     with np.load(folder / "weights.npz") as weights:
         return export.deserialize(bytearray((folder / "model.jax_export").read_bytes())), dict(weights)
 
@@ -181,7 +182,7 @@ def test_an_input_has_its_own_sizes(tmp_path):
     scores = L.reshape(L.fc(fluid.embedding(words, [9, 4]), 5, num_flatten_dims=2), [-1, 5])
     model = save(tmp_path / "model", ["words", "labels"], [L.softmax_with_cross_entropy(scores, labels)])
     with pytest.raises(ExportError, match="--batch N"):
-        model.write(str(tmp_path / "out"), "stablehlo", platforms=["cpu"])
+        model.write(str(tmp_path / "out"), "stablehlo", platforms=[PLATFORM])
     sizes = {"words": [2, 3], "labels": [6]}
     loaded, held = written(tmp_path / "out", model, sizes=sizes)
     given = {"words": np.arange(6).reshape(2, 3), "labels": np.arange(6).reshape(6, 1) % 5}

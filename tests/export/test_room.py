@@ -17,6 +17,7 @@ from fluidjax.export.files import Model
 from lowering.engine.x64 import in_x64
 from lowering.registry import get_op
 from lowering.values import LoDArray, TensorArray
+from tests.here import PLATFORM
 
 
 def boxes(*shape: int) -> np.ndarray:
@@ -245,7 +246,7 @@ def test_detection_models(tmp_path, limit):
     if limit > 1:
         assert model.write(str(tmp_path / "c"), "c", batch=2)  # compared with the Executor
     else:
-        files = model.write(str(tmp_path / "hlo"), "stablehlo", platforms=["cpu"])
+        files = model.write(str(tmp_path / "hlo"), "stablehlo", platforms=[PLATFORM])
         exported = export.deserialize(bytearray(Path(files[0]).read_bytes()))
         (told,) = jax.tree.unflatten(exported.out_tree, exported.out_avals)
         shapes = {name: [str(part.shape) for part in jax.tree.leaves(value)] for name, value in told.items()}

@@ -14,6 +14,7 @@ import fluidjax as fluid
 from fluidjax.export.files import Model
 from fluidjax.export.python.texts import symbol_text
 from lowering import symbols
+from tests.here import PLATFORM
 
 L = fluid.layers
 
@@ -117,7 +118,7 @@ CASES = {
 def test_a_model_for_any_size(case, tmp_path):
     made, draw, sizes = CASES[case]
     model = made(tmp_path)
-    model.write(str(tmp_path / "hlo"), "stablehlo", platforms=["cpu"])
+    model.write(str(tmp_path / "hlo"), "stablehlo", platforms=[PLATFORM])
     loaded = export.deserialize(bytearray((tmp_path / "hlo" / "model.jax_export").read_bytes()))
     with np.load(tmp_path / "hlo" / "weights.npz") as weights:
         held = dict(weights)

@@ -22,6 +22,7 @@ from fluidjax.serving.tensors import Tensor
 from tests.conftest import seed_of
 from tests.fuzz.mutate import SECONDS
 from tests.fuzz.restructure import harmed, restructured
+from tests.here import PLATFORM
 
 REFUSALS = (EnforceNotMet, MismatchError, UnsafeNameError, UntrustedProgramError)
 FEEDS = {"x": np.ones((2, 3, 6, 6), "float32"), "words": np.array([[1], [2], [0]]), "rows": np.ones((2, 3), "float32")}
@@ -91,7 +92,7 @@ def module(folder: str, out: str) -> None:
 
 
 def stablehlo(folder: str, out: str) -> None:
-    Model(folder, None, None).write(out, "stablehlo", platforms=["cpu"])
+    Model(folder, None, None).write(out, "stablehlo", platforms=[PLATFORM])
 
 
 DOORS: tuple[Callable[[str, str], None], ...] = (predictor, server, function, c, module, stablehlo)

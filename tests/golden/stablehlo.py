@@ -27,6 +27,7 @@ from tests.golden import doors
 from tests.golden.recordings import folder as recordings
 from tests.golden.values import Tensor
 from tests.golden.zoocase import zoo_case, zoo_cases
+from tests.here import PLATFORM
 
 TOLERANCE = 1e-5
 
@@ -62,7 +63,7 @@ def _given(value: Tensor, kind: Any, room: int) -> dict[str, Any]:
 def called(model: doors.Model, where: Path, **options: Any) -> doors.Found:
     """What the file written with these options gives for the recorded inputs."""
     source = export_files.Model(model.folder, None, model.parameters)
-    source.write(str(where), "stablehlo", platforms=["cpu"], **options)
+    source.write(str(where), "stablehlo", platforms=[PLATFORM], **options)
     read = export.deserialize(bytearray((where / "model.jax_export").read_bytes()))
     signature = json_of(where)
     rows = max((len(value.array) for value in model.feeds.values() if value.lod), default=0)
