@@ -8,4 +8,4 @@ if os.environ.get("FLUIDJAX_TEST_PLACE") == "accelerator":
 
     places.CPUPlace._jax_device = lambda self: places._accelerators()[0]  # type: ignore[method-assign]
     # Harnesses that call rules themselves name no platform: it is the one where their arrays are.
-    Runner.__init__.__kwdefaults__["platform"] = places._accelerators()[0].platform
+    (Runner.__init__.__kwdefaults__ or {})["platform"] = places._accelerators()[0].platform

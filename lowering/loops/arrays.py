@@ -24,7 +24,6 @@ from lowering.loops.carried import (
     element,
     element_template,
     fit,
-    grow_rows,
     join,
     known,
     known_int,
@@ -32,6 +31,7 @@ from lowering.loops.carried import (
     scalar,
     stack,
     stacked_template,
+    with_rows_of,
     zero_gradient,
     zeros,
 )
@@ -304,19 +304,9 @@ def _unstacked(gradient: TensorArray, forward: Sequence[Any]) -> TensorArray:
     """The elements of a stacked gradient one by one, up to its length if known, with the rows of ``forward``."""
     length = known_int(gradient.length)
     count = min(len(forward), gradient.capacity if length is None else length)
-    items = tuple(_with_rows_of(forward[k], element(gradient.buffer, k)) for k in range(count))
+    # Stacked, all have room for the rows of the longest.
+    items = tuple(with_rows_of(forward[k], element(gradient.buffer, k)) for k in range(count))
     return TensorArray(items, taken=None if gradient.taken is None else gradient.taken[:count])
-
-
-def _with_rows_of(value: Any, gradient: Any) -> Any:
-    """An element's gradient with the rows of the element itself: stacked, all have room for those of the longest."""
-    if not (isinstance(gradient, LoDArray) and gradient.padded):
-        return gradient
-    if value is None:
-        raise NeedsConcrete("the row counts of a tensor array's gradient")
-    rows = value.shape[0]
-    data = grow_rows(gradient.data[:rows], rows, backward=True)
-    return value.with_data(data) if isinstance(value, LoDArray) else data
 
 
 def _cut(array: TensorArray, capacity: int) -> TensorArray:

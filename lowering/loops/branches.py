@@ -19,7 +19,17 @@ from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes, definitions
 from lowering.errors import LoweringError, NeedsConcrete, UninitializedError
 from lowering.loops import arrays
-from lowering.loops.carried import abstract, fit, join, known, same_structure, scalar, zero_gradient, zeros
+from lowering.loops.carried import (
+    abstract,
+    fit,
+    join,
+    known,
+    same_structure,
+    scalar,
+    with_rows_of,
+    zero_gradient,
+    zeros,
+)
 from lowering.loops.save_plan import ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
 from lowering.loops.tracing import trace
@@ -170,12 +180,14 @@ def _recorded(ctx: Context) -> StepScopes:
 def _incoming(ctx: Context, outer: list[tuple[str, str]]) -> Env:
     """The gradients that flow into the block, by their names inside.
 
-    If nothing after the branch has used a variable that existed before it, its gradient is zero.
+    If nothing after the branch has used a variable that existed before it, its gradient is zero. What follows may have
+    cut the rows to the smaller room of another branch.
     """
     env, before = ctx.env, set(ctx.op.inputs.get("Input") or ())
     bases = [(n, g, n.removesuffix(GRAD)) for n, g in outer]
     flowing = [(n, g, b) for n, g, b in bases if g in env or (b in before and _is_tensor(env.get(b)))]
-    return {n: env[g] if g in env else zero_gradient(env[b]) for n, g, b in flowing}
+    found = {n: env[g] if g in env else zero_gradient(env[b]) for n, g, b in flowing}
+    return {n: with_rows_of(env[b], found[n]) if isinstance(env.get(b), LoDArray) else found[n] for n, _, b in flowing}
 
 
 def _settled(value: Any) -> Any:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.errors import CarryChanges, NeedsExact
+from lowering.errors import CarryChanges, NeedsConcrete, NeedsExact
 from lowering.ragged.rows import stretch
 from lowering.symbols import number
 from lowering.values import Array, LoDArray, SelectedRows, TensorArray, Wide
@@ -232,6 +232,19 @@ def grow_rows(data: Array, rows: int, *, backward: bool) -> Array:
     else:
         tail = jnp.broadcast_to(data[:1], shape)
     return jnp.concatenate([jnp.asarray(data), tail])
+
+
+def with_rows_of(value: Any, gradient: Any) -> Any:
+    """A gradient with room for as many rows as the ragged or dense ``value`` whose gradient it is."""
+    if not isinstance(gradient, LoDArray) or (value is None and not gradient.padded):
+        return gradient
+    if value is None:
+        raise NeedsConcrete("how many rows a gradient's own value has")
+    rows = value.shape[0]
+    if rows == gradient.capacity and not gradient.padded:
+        return gradient
+    data = grow_rows(gradient.data[:rows], rows, backward=True)
+    return value.with_data(data) if isinstance(value, LoDArray) else data
 
 
 def _fit_offsets(offsets: Any, size: int) -> Array:

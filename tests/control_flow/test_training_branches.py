@@ -66,3 +66,24 @@ def trained(choices: list[int], inside: bool) -> list[np.ndarray]:
 def test_a_branch_trains_what_is_around_it(choices: list[int]) -> None:
     for found, expected in zip(trained(choices, True), trained(choices, False), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_with_room_for_different_numbers_of_rows_train(sign: int) -> None:
+    """What is unpadded has room for all that padding held; the other branch has that of the feed alone."""
+    x = fluid.data("x", [None, 4], "float32", lod_level=1)
+    x.stop_gradient = False
+    dense, lengths = layers.sequence_pad(x, layers.fill_constant([1], "float32", 0.5), maxlen=16)
+    rows = layers.sequence_unpad(layers.tanh(dense), lengths)
+    positive = layers.reduce_sum(x) > layers.fill_constant([1], "float32", 0.0)
+    out = layers.lod_reset(layers.cond(positive, lambda: layers.tanh(rows), lambda: layers.scale(x, 2.0)), x)
+    loss = layers.reduce_sum(layers.sequence_pool(out, "sum"))
+    (slope,) = fluid.gradients([loss], [x])
+    given = (sign * np.linspace(0.05, 1.2, 12)).reshape(3, 4).astype("float32")
+    feed = {"x": fluid.create_lod_tensor(given, [[2, 0, 1]], fluid.CPUPlace())}
+    total, found = fluid.Executor().run(feed=feed, fetch_list=[loss, slope], return_numpy=False)
+    once = np.tanh(given)
+    twice = np.tanh(once)
+    np.testing.assert_allclose(np.array(total), [twice.sum() if sign > 0 else 2 * given.sum()], rtol=1e-5)
+    expected = (1 - twice**2) * (1 - once**2) if sign > 0 else np.full_like(given, 2)
+    np.testing.assert_allclose(np.array(found), expected, rtol=1e-5)

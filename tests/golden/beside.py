@@ -3,7 +3,7 @@
 Each program is drawn here, sent to Paddle as a ProgramDesc, and run by both: the loss and the gradients by all that has
 one, from each side's own backward pass. FLUIDJAX_PADDLE_PYTHON names a Python that has Paddle 1.8.5. What differs is
 printed with its kind and seed; ``--only KIND --seed S --count 1`` draws it again. Programs that Paddle does not run are
-counted apart: they say nothing about fluidjax.
+counted apart, as are those where differences of Paddle's own loss are closer to the gradient here than to Paddle's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from fluidjax.testing.table_blocks import block_cases, case_block
 
 WORKER = Path(__file__).with_name("beside_worker.py")
 TOLERANCE = {"float32": 2e-4, "float64": 1e-7}  # of the largest number
+STEP = {"float32": 1e-2, "float64": 1e-5}  # of differences
 MOST = 6
 Found = dict[str, np.ndarray]
 
@@ -68,11 +69,12 @@ class Case:
 
     def write(self, folder: Path) -> None:
         """For the worker."""
-        arrays, lengths = dict(self.held), {}
+        arrays: Found = dict(self.held)
+        lengths: dict[str, list[list[int]]] = {}
         for name, value in self.feed.items():
             arrays[name] = np.array(value)
             lengths[name] = getattr(value, "recursive_sequence_lengths", list)()
-        np.savez(folder / "values.npz", **arrays)
+        np.savez(folder / "values.npz", allow_pickle=False, **arrays)
         # Whether a gradient stops at a variable is Python's knowledge, not the desc's.
         stopped = [(b.idx, v.name) for b in self.program.blocks for v in b.vars.values() if v.stop_gradient]
         told = {"fed": lengths, "held": list(self.held), "loss": self.loss, "wanted": self.wanted, "stopped": stopped}
@@ -154,7 +156,9 @@ def nested(rng: random.Random) -> Case:
     drawn: list[Nest] = []
 
     @seeded(rng.randint(0, 2**32))
-    @settings(max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=HealthCheck)
+    @settings(
+        max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(nests(kinds, depth=depth, direct=direct))
     def keep(nest: Nest) -> None:
         drawn.append(nest)
@@ -166,21 +170,46 @@ def nested(rng: random.Random) -> Case:
 KINDS = {f.__name__: f for f in (chain, flow, sequences, nested)}
 
 
-def apart(ours: Found, theirs: Found) -> str:
-    """What differs; "" if nothing does."""
+def apart(ours: Found, theirs: Found) -> tuple[str, str]:
+    """(the name of a value that differs, how); "" if none does."""
     if ours.keys() != theirs.keys():
-        return f"gradients of {sorted(ours)}, and of {sorted(theirs)}"
+        return "", f"gradients of {sorted(ours)}, and of {sorted(theirs)}"
+    largest = max(_size(value) for value in theirs.values())
     for name, value in theirs.items():
+        if not value.size and not ours[name].any():
+            continue  # a loop that ran no time computed none
         if ours[name].shape != value.shape or ours[name].dtype != value.dtype:
-            return f"{name}: {ours[name].dtype} {ours[name].shape}, and {value.dtype} {value.shape}"
-        size = float(np.abs(value[np.isfinite(value)]).max(initial=1e-3))
+            return name, f"{name}: {ours[name].dtype} {ours[name].shape}, and {value.dtype} {value.shape}"
+        size = max(_size(value), largest / 100)  # gradients that cancel out are rounding alone
         if not np.allclose(ours[name], value, rtol=0, atol=TOLERANCE[value.dtype.name] * size, equal_nan=True):
-            return f"{name}: {ours[name].reshape(-1)[:4]}, and {value.reshape(-1)[:4]}"
-    return ""
+            return name, f"{name}: {ours[name].reshape(-1)[:4]}, and {value.reshape(-1)[:4]}"
+    return "", ""
+
+
+def _size(value: np.ndarray) -> float:
+    return float(np.abs(value[np.isfinite(value)]).max(initial=1e-3))
+
+
+def wrong_there(case: Case, paddle: Paddle, name: str, ours: Found, theirs: Found) -> bool:
+    """Whether Paddle's gradient by a held value is farther from differences of its own loss than the one here."""
+    if name not in case.held or ours[name].shape != theirs[name].shape:
+        return False
+    value, apart = case.held[name], (ours[name] - theirs[name]).astype(np.float64)
+    along = apart / np.linalg.norm(apart)
+    step = STEP[value.dtype.name]
+    ends = []
+    for s in (step, -step):
+        found = paddle.of(replace(case, held={**case.held, name: (value + s * along).astype(value.dtype)}))
+        if isinstance(found, str):
+            return False
+        ends.append(float(found["loss"].item()))
+    slope = (ends[0] - ends[1]) / (2 * step)
+    here, there = (abs(float((found[name] * along).sum()) - slope) for found in (ours, theirs))
+    return 5 * here < there
 
 
 def judge(case: Case, paddle: Paddle) -> tuple[str, str]:
-    """(equal, differs, fails or refused, why)."""
+    """(equal, differs, fails, wrong there or refused, why)."""
     theirs = paddle.of(case)
     if isinstance(theirs, str):
         return "refused", theirs
@@ -188,7 +217,9 @@ def judge(case: Case, paddle: Paddle) -> tuple[str, str]:
         ours = case.here()
     except Exception as error:  # noqa: BLE001  (whatever it is, it is what is reported)
         return "fails", f"{type(error).__name__}: {error}"
-    different = apart(ours, theirs)
+    name, different = apart(ours, theirs)
+    if name and wrong_there(case, paddle, name, ours, theirs):
+        return "wrong there", different
     return ("differs", different) if different else ("equal", "")
 
 
@@ -212,7 +243,7 @@ def main() -> int:
         count[verdict] += 1
         drawn += 1
         if verdict != "equal":
-            print(f"{verdict:8}{kind} {seed}: {why}", flush=True)
+            print(f"{verdict:12}{kind} {seed}: {why}", flush=True)
         if verdict in ("differs", "fails"):
             print(f"    {case.text}", flush=True)
     print(f"{drawn} programs: " + ", ".join(f"{number} {verdict}" for verdict, number in count.items()))

@@ -1,17 +1,21 @@
 """``PYTHON beside_worker.py``: runs programs with Paddle itself, for ``tests.golden.beside``. Python 3.7.
 
 Each line of the input names a folder that holds ``program`` (a serialized ProgramDesc, forward ops alone),
-``values.npz`` (what is fed and what the scope holds) and ``run.json`` (names: fed, held, loss, wanted, stopped). The loss and
-the gradients by what is wanted go to ``results.npz`` there; each program has a process of its own, as some end it.
+``values.npz`` (what is fed and what the scope holds) and ``run.json`` (names: fed, held, loss, wanted, stopped). The
+loss and the gradients by what is wanted go to ``results.npz`` there; each program has a process of its own, as some
+end it.
 """
 
 import json
 import os
+import signal
 import sys
 import traceback
 
 import numpy
 import paddle.fluid as fluid
+
+LIMIT = 60  # seconds for a program: some do not end
 
 
 def run(folder):
@@ -45,6 +49,7 @@ def main():
     for line in sys.stdin:
         folder, child = line.strip(), os.fork()
         if child == 0:
+            signal.alarm(LIMIT)
             try:
                 run(folder)
             except BaseException:
