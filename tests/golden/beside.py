@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
@@ -83,7 +83,7 @@ class Case:
 
 
 class Paddle:
-    """The worker, which answers with Paddle's results."""
+    """The worker, which answers with Paddle's results, until the context ends."""
 
     def __init__(self, python: str):
         pipe = subprocess.PIPE
@@ -91,6 +91,12 @@ class Paddle:
         self._worker = subprocess.Popen(
             [python, str(WORKER)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.communicate()
 
     def of(self, case: Case) -> Found | str:
         """Its results, or what it says instead."""
@@ -234,18 +240,19 @@ def main() -> int:
     python = os.environ.get("FLUIDJAX_PADDLE_PYTHON")
     if not python:
         sys.exit("FLUIDJAX_PADDLE_PYTHON names no Python that has Paddle 1.8.5")
-    paddle, count, began, drawn = Paddle(python), Counter[str](), time.monotonic(), 0
-    while drawn < args.count and time.monotonic() - began < args.seconds:
-        seed = args.seed + drawn
-        kind = args.only or list(KINDS)[seed % len(KINDS)]
-        case = KINDS[kind](random.Random(seed))
-        verdict, why = judge(case, paddle)
-        count[verdict] += 1
-        drawn += 1
-        if verdict != "equal":
-            print(f"{verdict:12}{kind} {seed}: {why}", flush=True)
-        if verdict in ("differs", "fails"):
-            print(f"    {case.text}", flush=True)
+    count, began, drawn = Counter[str](), time.monotonic(), 0
+    with Paddle(python) as paddle:
+        while drawn < args.count and time.monotonic() - began < args.seconds:
+            seed = args.seed + drawn
+            kind = args.only or list(KINDS)[seed % len(KINDS)]
+            case = KINDS[kind](random.Random(seed))
+            verdict, why = judge(case, paddle)
+            count[verdict] += 1
+            drawn += 1
+            if verdict != "equal":
+                print(f"{verdict:12}{kind} {seed}: {why}", flush=True)
+            if verdict in ("differs", "fails"):
+                print(f"    {case.text}", flush=True)
     print(f"{drawn} programs: " + ", ".join(f"{number} {verdict}" for verdict, number in count.items()))
     return 1 if count["differs"] or count["fails"] or not count["equal"] else 0
 
