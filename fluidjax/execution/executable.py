@@ -14,6 +14,7 @@ import numpy as np
 from jax._src.config import persistent_cache_min_compile_time_secs
 from jax.experimental import serialize_executable
 from jaxlib.mlir.passmanager import PassManager
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.execution.emitting import emitting_last
 from fluidjax.execution.levels import called, compiler_options
@@ -105,7 +106,9 @@ class Executable:
         XLA copies them in a thread of its own, and a step that waits for one runs there, on memory of that thread's
         malloc arena: each of XLA's threads would come to keep a step's scratch, besides what this thread keeps.
         """
-        return jax.tree_util.tree_map(_copied, given) if self.scratch else given
+        if not self.scratch:
+            return given
+        return tuple([v if type(v) is ArrayImpl else jax.tree_util.tree_map(_copied, v) for v in given])
 
     @cached_property
     def allocates(self) -> int | None:

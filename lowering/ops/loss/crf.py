@@ -187,26 +187,31 @@ def _transition_gradient(
 
 
 def _best_tags(c: Chains, transition: Array) -> Array:
-    """int32 [rows]: the tags of the best labelling (Viterbi), the lower tag where two are equal."""
+    """int32 [rows]: the tags of the best labelling (Viterbi), the lower tag where two are equal.
+
+    Forward only the scores are found, each a maximum. Which tag it came from is asked backward, along the labelling
+    alone: finding all K of them is K times as many comparisons, and a maximum with its place is not vectorized.
+    """
+    inner = transition[2:]
 
     def forward(score, windows, alive):
         x, first = windows
-        moved = score[:, :, None] + transition[None, 2:]
-        score = jnp.where(first, transition[0], jnp.max(moved, axis=1)) + x
-        return score, (jnp.argmax(moved, axis=1).astype(jnp.int32), score)
+        score = jnp.where(first, transition[0], jnp.max(score[:, :, None] + inner[None], axis=1)) + x
+        return score, score
 
     reads = (c.p.packed(c.x), c.p.packed(c.first[:, None]))
-    origin, score = run_forward(c.p, forward, jnp.zeros((c.p.n, c.x.shape[1]), c.x.dtype), reads)
+    score = run_forward(c.p, forward, jnp.zeros((c.p.n, c.x.shape[1]), c.x.dtype), reads)
     final = jnp.argmax(score + transition[1], axis=1).astype(jnp.int32)[:, None]
+    into = inner.T
 
     def backward(tag, windows, alive):
-        origin, final, last = windows
-        real = alive_rows(origin.shape[0], alive)
+        before, final, last = windows
+        real = alive_rows(before.shape[0], alive)
         tag = jnp.where(real, jnp.where(last, final, tag), 0)
-        before = jnp.take_along_axis(origin, tag, axis=1)
-        return jnp.where(real, before, 0), tag
+        origin = jnp.argmax(before + take(into, tag[:, 0]), axis=1).astype(jnp.int32)[:, None]
+        return jnp.where(real, origin, 0), tag
 
-    reads = (origin, final, c.p.packed(c.last[:, None]))
+    reads = (c.p.packed(c.p.previous(c.p.unpacked(score), None)), final, c.p.packed(c.last[:, None]))
     _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), reads)
     return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
 

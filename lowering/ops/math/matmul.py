@@ -12,8 +12,12 @@ from lowering.loops.contractions import contraction, over_rows
 from lowering.ops import fitting
 from lowering.ops.shared import transpose_of
 from lowering.program import PADDLE_2_5
+from lowering.ragged.used import of_used_rows
 from lowering.registry import WISE, Wise, op
-from lowering.values import Meta
+from lowering.values import LoDArray, Meta
+
+# Products by weights of so many elements take long enough for a choice of how many rows to compute.
+_WORTH_A_CHOICE = 1 << 15
 
 
 def _flat2(x, split: int):
@@ -33,9 +37,11 @@ def _product(shapes, attr):
 
 
 @op(vendor="use_mkldnn scale_x scale_y scale_out force_fp32_output", rows=Wise("x"), infer=by_rule(_product))
-def mul(x, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1):
+def mul(x: LoDArray, y, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1, ctx):
     """Out = X Y, X flattened to a matrix after ``x_num_col_dims`` dims and Y after ``y_num_col_dims``."""
-    out = _flat2(x, x_num_col_dims) @ _flat2(y, y_num_col_dims)
+    rows, weight = _flat2(x.data, x_num_col_dims), _flat2(y, y_num_col_dims)
+    few = x_num_col_dims == 1 and ctx.platform == "cpu" and weight.size >= _WORTH_A_CHOICE
+    out = of_used_rows(lambda rows: rows @ weight, rows, x.nrows if few else None)
     return out.reshape(x.shape[:x_num_col_dims] + y.shape[y_num_col_dims:])
 
 

@@ -1,0 +1,34 @@
+"""Functions of single rows, computed for few rows where a padded batch has few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import lax
+
+from lowering.ragged.rows import row_numbers
+from lowering.values import Array
+
+# Batches of few rows share an executable with room for so many (see ``fluidjax.execution.buckets``). Larger rooms are
+# close to their batches: what is computed in vain there costs less than compiling a function once more.
+_LEAST, _MOST = 32, 64
+
+
+def of_used_rows(function: Callable[[Array], Array], x: Array, nrows: Array | None) -> Array:
+    """``function(x)`` for a row-wise function of x [capacity, ...]; rows that are not used are copies of row 0.
+
+    Where there is room for 32 to 64 rows, a run that uses a quarter of it at most computes that quarter alone.
+
+    Args:
+        nrows: how many rows are used; None: all.
+    """
+    capacity = x.shape[0]
+    if nrows is None or not _LEAST <= capacity <= _MOST:
+        return function(x)
+    few, rows = capacity // 4, row_numbers(capacity)
+
+    def of_few(x: Array) -> Array:
+        return jnp.take(function(x[:few]), jnp.where(rows < few, rows, 0), axis=0)
+
+    return lax.cond(nrows <= few, of_few, function, x)
