@@ -19,7 +19,7 @@ SEND, GET = "SendVariable", "GetVariable"
 
 
 class Sums:
-    """A server that adds up what it is sent; it refuses numbers below zero, and takes what comes while it is ``open``."""
+    """A server that adds up what it is sent; it refuses numbers below zero, and takes nothing unless it is ``open``."""
 
     def __init__(self, endpoint: str) -> None:
         self.total, self.sent, self.open = 0.0, 0, threading.Event()
