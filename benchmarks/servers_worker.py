@@ -155,7 +155,7 @@ def pull_and_push(endpoints):
         asked = [(e, tables[k], ids[i % 8][k]) for k, e in enumerate(endpoints)]
         rows = client.ask("PrefetchVariable", asked)
         sent = zip(endpoints, gradients, (SelectedRows(n, r, half) for (_, _, n), r in zip(asked, rows)))  # noqa: B905
-        client.ask("SendVariable", sent)
+        client.tell(sent)
 
     return step
 

@@ -14,7 +14,7 @@ from fluidjax.distributed import settings
 from fluidjax.distributed.conversation import Conversations, LateError
 from fluidjax.distributed.settings import IN_PARTS, IN_TURN, SEND_AND_GET
 from fluidjax.distributed.sizes import Items, Sizes
-from fluidjax.distributed.wire import LAST, NOW, Message, WireError, frames, joined
+from fluidjax.distributed.wire import LAST, NOW, TOLD, Message, WireError, flags_of, frames, joined
 from lowering.errors import LoweringError
 
 # Names that stand for notices, as in Fluid.
@@ -62,7 +62,7 @@ class Server:
         self._methods: dict[str, Any] = {}
         self._sizes = Sizes()
         self._asked: Counter[str] = Counter()
-        self._conversations = Conversations(lambda method: self._stub(method + IN_TURN, "stream_stream"))
+        self._conversations = Conversations(self._stub(IN_TURN, "stream_stream"))
         self._attending: Any = None
         self._to_attend = threading.Lock()
         self._leaving = threading.Event()
@@ -85,17 +85,44 @@ class Server:
             timeout: seconds that it may take.
             wait: whether it may wait for the server to come up.
         """
-        message = Message(items, *head)
+        trainer, flags = head
+        message = Message(items, trainer, flags_of(method, flags))
         parts = frames(message)
         self._traffic.count(sent=message.size, requests=1)
         seconds = settings.deadline() if timeout is None else timeout
+        short = len(parts) == 1 and self._sizes.are_short(method, message)
+        self._asked[method] += short
+        if short and self._asked[method] > _OFTEN:
+            asked = self._conversations.ask(parts[0], seconds, wait=wait)
+            if asked is not None:
+                return asked
+        self.follow(trainer)
         settled = {"timeout": seconds, "wait_for_ready": wait, "metadata": settings.metadata()}
-        if len(parts) == 1 and self._sizes.are_short(method, message):
-            self._asked[method] += 1
-            often = self._asked[method] > _OFTEN
-            asked = self._conversations.ask(method, parts[0], seconds, wait=wait) if often else None
-            return asked if asked is not None else self._stub(method, "unary_stream")(parts[0], **settled)
+        if short:
+            return self._stub(method, "unary_stream")(parts[0], **settled)
         return self._stub(method + IN_PARTS, "stream_stream")(iter(parts), **settled)
+
+    def tell(self, method: str, items: Items, head: Head, *, wait: bool = True) -> bool:
+        """Make a request that nobody waits for; what this thread asks later is served after it.
+
+        If the server refuses it, the error is that of the next request. False: it was not made, and is to be asked.
+        """
+        message = Message(items, head[0], flags_of(method, head[1] | TOLD))
+        part, *more = frames(message)
+        if more or self._asked[method] <= _OFTEN or not self._conversations.tell(part, wait=wait):
+            return False
+        self._traffic.count(sent=message.size, requests=1)
+        return True
+
+    def follow(self, trainer: int, *, all_threads: bool = False) -> None:
+        """Wait until the server has taken what this thread, or all of them, told it. Raises RPCError if it refused."""
+        (nothing,) = frames(Message(trainer=trainer, flags=flags_of("GetVariable", NOW)))
+        for answer in self._conversations.follow(nothing, settings.deadline(), all_threads=all_threads):
+            try:
+                self.finish(answer, "what was sent")
+            except RPCError as error:
+                if not getattr(error, "unreachable", False):  # who asks the server finds out whether it comes back
+                    raise
 
     def finish(self, call: Iterable[bytes], what: str, asked: tuple[str, Items] = ("", ())) -> Message:
         """The answer to a request; ``asked``: its method and items. Raises RPCError if there is none."""
@@ -227,6 +254,23 @@ class Client:
         server.attend(self.trainer)
         return server.start(method, items, (self.trainer, flags), timeout, wait=not self.in_rounds)
 
+    def tell(self, items: Iterable[tuple[str, str, Any]]) -> None:
+        """Send (endpoint, name, value) items; their servers take them before what this thread asks next.
+
+        Nothing is waited for, so an error may be that of a later request, and what was on its way to a server that died
+        is lost, as are the updates since its last checkpoint.
+        """
+        mine: dict[str, Any] = {}
+        for endpoint, name, value in items:
+            mine.setdefault(endpoint, []).append((name, value))
+        rest = {endpoint: sent for endpoint, sent in mine.items() if not self._told(endpoint, sent)}
+        self._exchange("SendVariable", rest, 0, None)
+
+    def _told(self, endpoint: str, items: Items) -> bool:
+        server = self.server(endpoint)
+        server.attend(self.trainer)
+        return server.tell("SendVariable", items, (self.trainer, 0), wait=not self.in_rounds)
+
     def notify(self, endpoints: Iterable[str], notice: str) -> None:
         """Notify servers of a barrier or of this trainer's completion."""
         self.ask("SendVariable", [(endpoint, notice, None) for endpoint in dict.fromkeys(endpoints)])
@@ -263,7 +307,7 @@ class Client:
         return self.ask("GetVariable", items, (NOW if now else 0) | (LAST if last else 0))
 
     def complete(self) -> None:
-        """Tell all servers that this trainer is done; servers already gone are ignored.
+        """Tell all servers that this trainer is done; servers that are gone are ignored. RPCError for a refusal.
 
         Connections stay open until the process ends, which lets servers detect that nobody needs them any more.
         """
@@ -271,10 +315,17 @@ class Client:
             servers, self._servers = self._servers, {}
             self._left += servers.values()
             self.in_rounds = False
+        refused = None
         for server in servers.values():
+            try:
+                server.follow(self.trainer, all_threads=True)
+            except RPCError as error:
+                refused = error
             with contextlib.suppress(RPCError):
                 call = server.start("SendVariable", [(COMPLETE, None)], (self.trainer, 0), timeout=5, wait=False)
                 server.finish(call, COMPLETE)
+        if refused is not None:
+            raise refused
 
     def finish(self) -> None:
         """Called when the process ends: completes, unless after an error, and closes the connections."""

@@ -1,4 +1,8 @@
-"""Streams on which a trainer asks one short request after another, which is half the work of a call for each."""
+"""Streams on which a trainer makes one short request after another, which is half the work of a call for each.
+
+What needs no answer is told: the thread that told goes on at once, and what it asks next follows on the same stream, so
+that the server takes both in their order. If the server has refused what it was told, that answer is an error.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from fluidjax.distributed.wire import WireError
 
 _LOOK = 0.2  # seconds between looks at the time: a stream knows of no deadline for one of its answers
 _MOST = 8  # streams to one server: each takes one of the threads that the server has for a trainer
+_MOST_TOLD = 4  # requests on their way without an answer, so that a trainer does not run ahead of a slow server
 
 
 class LateError(Exception):
@@ -32,6 +37,7 @@ class Conversation:
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._call = open(iter(self._outbox.get, None))
         self._ends, self._late = math.inf, False
+        self._told = 0  # since the last answer
         self._timing = threading.Lock()  # an answer is either in time, or late
 
     def ask(self, frame: bytes, seconds: float, again: Callable[[Conversation], None]) -> Iterator[bytes]:
@@ -42,6 +48,14 @@ class Conversation:
         self._ends = time.monotonic() + seconds
         self._outbox.put(frame)
         return self._answer(again)
+
+    def tell(self, frame: bytes) -> bool:
+        """Send a request that is not answered; False if it has to be asked: the stream is over, or it is time to."""
+        if self._told == _MOST_TOLD or not self.lasts():
+            return False
+        self._told += 1
+        self._outbox.put(frame)
+        return True
 
     def _answer(self, again: Callable[[Conversation], None]) -> Iterator[bytes]:
         try:
@@ -54,6 +68,7 @@ class Conversation:
             if isinstance(error, StopIteration):
                 raise WireError("the server ended the stream") from None
             raise
+        self._told = 0
         again(self)
         yield frame
 
@@ -81,47 +96,62 @@ class Conversation:
 
 
 class Conversations:
-    """The streams to one server, a few for each method, and ``_MOST`` in all.
+    """The streams to one server, ``_MOST`` at most.
 
     Args:
-        stub: makes the stub of a method's streams.
+        stub: makes a stream.
     """
 
-    def __init__(self, stub: Callable[[str], Any]) -> None:
+    def __init__(self, stub: Callable[..., Any]) -> None:
         self._stub = stub
-        self._idle: dict[str, deque[Conversation]] = {}
+        self._idle: deque[Conversation] = deque()
         self._all: list[Conversation] = []
+        self._told: dict[int, Conversation] = {}  # by thread: where its next request has to follow
         self._lock = threading.Lock()
         self._over = threading.Event()
 
-    def ask(self, method: str, frame: bytes, seconds: float, *, wait: bool) -> Iterator[bytes] | None:
+    def ask(self, frame: bytes, seconds: float, *, wait: bool) -> Iterator[bytes] | None:
         """The answer to a short request, or None if all streams are in use.
 
         Args:
-            method: of the service.
             frame: the message.
             seconds: that the answer may take.
             wait: whether it may wait for the server to come up.
         """
-        idle = self._idle.setdefault(method, deque())
-        taken = self._taken(idle, method, wait)
-        return None if taken is None else taken.ask(frame, seconds, idle.append)
+        taken = self._told.pop(threading.get_ident(), None) or self._taken(wait)
+        return None if taken is None else taken.ask(frame, seconds, self._idle.append)
 
-    def _taken(self, idle: deque[Conversation], method: str, wait: bool) -> Conversation | None:
+    def tell(self, frame: bytes, *, wait: bool) -> bool:
+        """Send a short request that is not answered; False if it has to be asked instead."""
+        mine = threading.get_ident()
+        taken = self._told.pop(mine, None) or self._taken(wait)
+        if taken is None:
+            return False
+        self._told[mine] = taken  # if it is over, who asks is told why
+        return taken.tell(frame)
+
+    def follow(self, frame: bytes, seconds: float, *, all_threads: bool = False) -> Iterator[Iterator[bytes]]:
+        """Ask on the stream that this thread told something on, or all threads did: an answer each."""
+        for thread in list(self._told) if all_threads else [threading.get_ident()]:
+            told = self._told.pop(thread, None)
+            if told is not None:
+                yield told.ask(frame, seconds, self._idle.append)
+
+    def _taken(self, wait: bool) -> Conversation | None:
         """A stream that nobody uses."""
-        while idle:
+        while self._idle:
             try:
-                found = idle.pop()
+                found = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
             if found.lasts():
                 return found
             found.leave()
-        return self._opened(method, wait)
+        return self._opened(wait)
 
-    def _opened(self, method: str, wait: bool) -> Conversation | None:
+    def _opened(self, wait: bool) -> Conversation | None:
         def open(sent: Iterator[bytes]) -> Any:
-            return self._stub(method)(sent, wait_for_ready=wait, metadata=settings.metadata())
+            return self._stub(sent, wait_for_ready=wait, metadata=settings.metadata())
 
         with self._lock:
             if not self._all:

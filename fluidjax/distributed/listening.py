@@ -15,14 +15,11 @@ from fluidjax.base.errors import explain
 from fluidjax.base.flags import flag
 from fluidjax.distributed import settings
 from fluidjax.distributed.requests import RefusedError, Request
-from fluidjax.distributed.wire import Message, WireError, frames, joined
+from fluidjax.distributed.settings import METHODS
+from fluidjax.distributed.wire import TOLD, Message, WireError, frames, joined
 from lowering.engine.thread import settings_of_thread
 
 _log = logging.getLogger(__name__)
-
-METHODS = (
-    "SendVariable", "GetVariable", settings.SEND_AND_GET, "PrefetchVariable", "CheckpointNotify", "DistributeNotify",
-)  # fmt: skip
 
 
 class Listening:
@@ -70,7 +67,7 @@ class Listening:
         long, short = self._grpc.stream_stream_rpc_method_handler, self._grpc.unary_unary_rpc_method_handler
         handlers = {method: short(self._answering_at_once(method)) for method in METHODS}
         handlers |= {method + settings.IN_PARTS: long(self._answering(method)) for method in METHODS}
-        handlers |= {method + settings.IN_TURN: long(self._conversing(method)) for method in METHODS}
+        handlers[settings.IN_TURN] = long(self._converse)
         handlers["Attend"] = long(self._attend)
         return self._grpc.method_handlers_generic_handler(settings.SERVICE, handlers)
 
@@ -93,21 +90,26 @@ class Listening:
 
         return answer
 
-    def _conversing(self, method: str) -> Callable[[Iterator[bytes], Any], Iterator[bytes]]:
-        """Answers requests of one frame, one after another; see ``conversation``."""
+    def _converse(self, parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Serves requests of one frame, one after another; see ``conversation``."""
+        self._check_token(context)
+        asked: list[Request] = []
+        context.add_callback(lambda: [request.answer.cancel() for request in asked])
+        for part in parts:
+            message = self._read(iter([part]), context)
+            asked[:] = [Request(self._method(message, context), message)]
+            if not context.is_active():  # the callback may have missed it
+                return
+            self._serve(asked[0])
+            answer = self._answer(asked[0], context)
+            if not message.flags & TOLD:
+                yield self._single(asked[0].method, iter(frames(answer)), context)
 
-        def answers(parts: Iterator[bytes], context: Any) -> Iterator[bytes]:
-            self._check_token(context)
-            asked: list[Request] = []
-            context.add_callback(lambda: [request.answer.cancel() for request in asked])
-            for part in parts:
-                asked[:] = [Request(method, self._read(iter([part]), context))]
-                if not context.is_active():  # the callback may have missed it
-                    return
-                self._serve(asked[0])
-                yield self._single(method, iter(frames(self._answer(asked[0], context))), context)
-
-        return answers
+    def _method(self, message: Message, context: Any) -> str:
+        if message.method >= len(METHODS):
+            text = f"there is no method {message.method}: there are {len(METHODS)}"
+            self._abort(context, self._grpc.StatusCode.INVALID_ARGUMENT, text)
+        return METHODS[message.method]
 
     def _single(self, method: str, answer: Iterator[bytes], context: Any) -> bytes:
         first, *rest = answer

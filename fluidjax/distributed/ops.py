@@ -49,7 +49,7 @@ def send(names: Sequence[str], values: Sequence[Any], endpoints: Sequence[str], 
         talk.outbox.append((endpoint, name, on_host(value)))
     if last:
         waiting, talk.outbox = talk.outbox, []
-        client.ask("SendVariable", waiting)
+        client.tell(waiting)
 
 
 def recv(

@@ -19,6 +19,7 @@ from fluidjax.distributed.listening import Listening
 from fluidjax.distributed.requests import Request
 from fluidjax.distributed.rounds import Rounds
 from fluidjax.distributed.shard import Shard
+from fluidjax.distributed.wire import TOLD
 from lowering.program import OpView, ProgramView
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class Server:
             with self._scope:
                 if self._serving:
                     self._do(self._mode.handle, request)
+                    if request.message.flags & TOLD and self._error is None:
+                        self._do(self._mode.settle)  # nobody waits for this thread
                 if self._error is not None or self._mode.owed:
                     self._scope.notify()
 

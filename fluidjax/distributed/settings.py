@@ -10,8 +10,11 @@ from fluidjax.base.optional import optional
 
 CHUNK = 1 << 20  # a longer message travels in parts of this many bytes
 IN_PARTS = "InParts"  # follows the name of a method whose messages may be long
-IN_TURN = "InTurn"  # follows the name of a method that is asked again and again on one stream
+IN_TURN = "InTurn"  # a stream of requests of all methods, each of one frame; see ``conversation``
 SEND_AND_GET = "SendAndGetVariable"  # not Fluid's: see Serving.send_and_get
+METHODS = (
+    "SendVariable", "GetVariable", SEND_AND_GET, "PrefetchVariable", "CheckpointNotify", "DistributeNotify",
+)  # fmt: skip
 SERVICE = "sendrecv.SendRecvService"  # Fluid's, as the names of its methods
 
 _HEAD = 1 << 12  # beside its chunk, a frame may hold this much

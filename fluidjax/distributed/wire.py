@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.distributed.settings import CHUNK
+from fluidjax.distributed.settings import CHUNK, METHODS
 from fluidjax.files.cursor import Cursor, View
 from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.files.host_ops import from_file_value, to_file_value
@@ -33,6 +33,8 @@ _ALIGNED = 16  # bytes, as are those of Python
 NOW = 1  # a flag: answer at once, whatever the phase
 CHANGED = 2  # a flag: of tables, only the rows that have changed since this trainer last asked
 LAST = 4  # a flag: the answer is the last thing that this trainer fetches in this round
+TOLD = 8  # a flag: nobody waits for an answer, and none is sent
+_METHOD = 4  # from this bit on, the flags hold the number of the method, for a stream of several
 
 
 class WireError(ValueError):
@@ -46,13 +48,18 @@ class Message:
     Attributes:
         items: names with their values (in the lowering's representation, on the host, unpadded), or None.
         trainer: index of the sender.
-        flags: modifiers of the request.
+        flags: modifiers of the request, and its method (see ``flags_of``).
     """
 
     items: Sequence[tuple[str, Any]] = ()
     trainer: int = 0
     flags: int = 0
     size: int = field(default=0, compare=False)
+
+    @property
+    def method(self) -> int:
+        """The place of the request's method among ``settings.METHODS``, as the sender says."""
+        return self.flags >> _METHOD
 
     def names(self) -> list[str]:
         """The names, in order."""
@@ -61,6 +68,11 @@ class Message:
     def values(self) -> list[Any]:
         """The values, in order."""
         return [value for _, value in self.items]
+
+
+def flags_of(method: str, flags: int) -> int:
+    """The flags of a request of a method."""
+    return flags | METHODS.index(method) << _METHOD
 
 
 def frames(message: Message) -> list[bytes]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import fluidjax as fluid
+from fluidjax.distributed.client import Client
+from tests.ports import free_endpoints
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +25,18 @@ def servers_end_at_once() -> Iterator[None]:
     fluid.set_flags({"FLAGS_rpc_server_linger": 0})
     yield
     fluid.set_flags(before)
+
+
+@pytest.fixture
+def endpoint() -> str:
+    """An endpoint that nobody listens at."""
+    (found,) = free_endpoints(1)
+    return found
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """A trainer that leaves at the end."""
+    found = Client()
+    yield found
+    found.leave()

@@ -18,7 +18,6 @@ from fluidjax.distributed.conversation import Conversation, LateError
 from fluidjax.distributed.listening import Listening
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.wire import Message, frames
-from tests.ports import free_endpoints
 
 METHOD = "PrefetchVariable"
 
@@ -40,19 +39,6 @@ class Echo:
             request.refuse(RefusedError("not that one"))
         else:
             request.reply(Message([("rows", ids.astype("float32"))]))
-
-
-@pytest.fixture
-def endpoint() -> str:
-    (found,) = free_endpoints(1)
-    return found
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    found = Client()
-    yield found
-    found.leave()
 
 
 @pytest.fixture

@@ -28,10 +28,7 @@ OPS["test_rnn_decode_api.py:TestDynamicDecode:test_mle_train:op25"] = (
 
 NETWORKS: dict[str, str] = {}
 
-_SPARSE_MOMENTUM = (
-    "sparse Momentum on servers: the reference looks rows up by binary search in unsorted rows, and misses some"
-)
-SCRIPTS: dict[str, str] = dict.fromkeys(("checkpoint_sync_sparse", "recover_sync_sparse"), _SPARSE_MOMENTUM)
+SCRIPTS: dict[str, str] = {}
 
 # Sums of gradients behind relu where thousands of its inputs are 1e-12 to 1e-7, so that rounding decides which of them
 # count: they differ from processor to processor. Weights, scales and losses are judged as ever.

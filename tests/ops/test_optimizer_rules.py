@@ -70,6 +70,46 @@ def test_sgd(rng: np.random.Generator, nrows: int | None) -> None:
     np.testing.assert_allclose(out, p - 0.1 * dense, rtol=1e-12)
 
 
+def found(rows: list[int]) -> list[int]:
+    """The rows that a binary search finds among ``rows``, as the kernels of momentum and rmsprop make it."""
+    kept = []
+    for row in rows:
+        begin, last = 0, len(rows) - 1
+        while begin <= last and rows[middle := (begin + last) >> 1] != row:
+            begin, last = (middle + 1, last) if rows[middle] < row else (begin, middle - 1)
+        kept += [row] * (begin <= last)
+    return kept
+
+
+zeros = np.zeros((ROWS, WIDTH))
+OF_ROWS: dict[str, dict[str, Any]] = {
+    "momentum": {"velocity": zeros, "mu": 0.9},
+    "rmsprop": {"mean_square": zeros, "moment": zeros, "mean_grad": zeros},
+}
+
+
+@pytest.mark.parametrize("op_type", OF_ROWS)
+@pytest.mark.parametrize("nrows", [None, 5])
+def test_rows_that_come_once_each_are_looked_up_in_the_order_in_which_they_come(
+    rng: np.random.Generator, op_type: str, nrows: int | None
+) -> None:
+    """Some are passed (docs/deviations.md tells what Paddle does); all are found once one is repeated."""
+    seen = set()
+    for _ in range(20):
+        rows = rng.permutation(ROWS).tolist()
+        values = rng.normal(size=(ROWS, WIDTH))
+        values[nrows or ROWS :] = 0
+        kept = found(rows[:nrows])
+        seen.add(len(kept))
+        grad = SelectedRows(np.array(rows), values, ROWS, None if nrows is None else np.int32(nrows))
+        dense = np.zeros((ROWS, WIDTH))
+        dense[kept] = values[[rows.index(row) for row in kept]]
+        state = {"param": zeros, "learning_rate": LR, **OF_ROWS[op_type]}
+        for got, wanted in zip(call(op_type, grad=grad, **state), call(op_type, grad=dense, **state), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    assert len(seen) > 1
+
+
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum_is_the_same_for_a_sparse_gradient(rng: np.random.Generator, nesterov: bool) -> None:
     p, v = table(rng), table(rng)

@@ -20,7 +20,7 @@ def minimized(make: Any) -> Any:
 
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_momentum(rng: np.random.Generator, is_sparse: bool) -> None:
-    """Also of a sparse gradient: Paddle's kernel misses rows of unsorted ids (docs/deviations.md)."""
+    """Also of a sparse gradient, of which rows are repeated in every step."""
     data = Data(rng)
     run = Run(data, minimized(lambda: optimizer.Momentum(0.1, 0.9)), is_sparse)
     values, speeds = [data.w, data.e], [0 * data.w, 0 * data.e]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering.ops.optimizer.sparse import dense, only_dense, put_rows, scalar, take_rows
+from lowering.ops.optimizer.sparse import looked_up, only_dense, put_rows, scalar, take_rows
 from lowering.ops.sparse import merge_rows
 from lowering.registry import Value, op
 from lowering.values import SelectedRows, data_of
@@ -99,9 +99,9 @@ def rmsprop(
 
     MomentOut = momentum * Moment + LearningRate * Grad / sqrt(MeanSquareOut + eps). If centered, MeanGradOut^2 is
     subtracted under the root, where MeanGradOut = decay * MeanGrad + (1-decay) Grad; else MeanGrad is unchanged.
-    Rows absent from a sparse gradient have a gradient of zero.
+    Rows absent from a sparse gradient, or not ``looked_up`` in it, have a gradient of zero.
     """
-    g = dense(grad).reshape(param.shape)
+    g = looked_up(grad).reshape(param.shape)
     lr = scalar(learning_rate, param.dtype)
     squared = decay * mean_square + (1 - decay) * g * g
     variance = squared

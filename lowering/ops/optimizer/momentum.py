@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.ops.optimizer.sparse import dense, only_dense, scalar, unless_empty
+from lowering.ops.optimizer.sparse import looked_up, only_dense, scalar, unless_empty
 from lowering.registry import Value, op
 from lowering.values import Array, SelectedRows, data_of
 
@@ -61,11 +61,12 @@ def momentum(
 ):
     """VelocityOut = mu * Velocity + Grad; ParamOut = Param - LearningRate * VelocityOut.
 
-    With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Rows absent from a sparse gradient have
-    a gradient of zero: their velocity decays but still moves them, as in Paddle's kernel; one without rows changes
-    nothing. Paddle 2 first multiplies Grad by ``rescale_grad``, and for ``l2_decay`` adds regularization_coeff * Param.
+    With Nesterov, ParamOut = Param - LearningRate * (Grad + mu * VelocityOut). Rows absent from a sparse gradient, or
+    not ``looked_up`` in it, have a gradient of zero: their velocity decays but still moves them, as in Paddle's kernel;
+    one without rows changes nothing. Paddle 2 first multiplies Grad by ``rescale_grad``, and for ``l2_decay`` adds
+    regularization_coeff * Param.
     """
-    g = dense(grad).reshape(param.shape)
+    g = looked_up(grad).reshape(param.shape)
     g = g if rescale_grad == 1 else g * rescale_grad
     g = g + regularization_coeff * param if regularization_method == "l2_decay" else g
     lr = scalar(learning_rate, param.dtype)
