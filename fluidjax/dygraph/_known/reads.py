@@ -153,7 +153,7 @@ class Reads:
         elif owner.__class__ is list or owner.__class__ is tuple or owner.__class__ in DICTS:
             self.see(owner)
             self._plain(index)
-        elif isinstance(owner, Registered) and index.__class__ is int:
+        elif isinstance(owner, Registered) and index.__class__ in (int, str):
             self._container(owner, "__getitem__")
         else:
             self.loose = True
