@@ -8,12 +8,12 @@ from typing import Any
 
 from fluidjax.base.enums import VarType
 from fluidjax.dygraph._known.guards import MISSING, Guards
-from fluidjax.dygraph.registered import Registered
+from fluidjax.dygraph.registered import Held, Registered
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.varbase import ParamBase, VarBase
 
 PLAIN = (int, float, bool, str, type(None), VarType)
-DICTS = (dict, OrderedDict)
+DICTS = (dict, OrderedDict, Held)
 CONTAINERS = (tuple, list, *DICTS)
 _LONGEST = 256  # elements of a list that is compared each time
 
