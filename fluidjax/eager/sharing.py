@@ -47,23 +47,23 @@ class Shared:
         if array is None:
             return seen  # type: ignore[return-value]
         if sys.getrefcount(array) <= _ARRAY - 1 and _is_ours(array):  # one function less than for ``_is_ours``
-            found = self._taken(array) if seen is None else seen
+            if seen is None:
+                seen = self._took(Value(array) if array.__class__ is np.ndarray else values.value_of(array))
             self.array = None
-            return found
+            return seen
         if seen is None:
-            return self._taken(array)
+            return self._took(values.value_of(array))
         known = seen.array
         if known.__class__ is np.ndarray and array.nbytes <= _SMALL and array.shape == known.shape:
             if array.tobytes() == known.tobytes():
                 return seen
         elif _same(array, known):
             return seen
-        return self._taken(array)
+        return self._took(values.value_of(array))
 
-    def _taken(self, array: np.ndarray) -> Value:
-        self.seen = values.value_of(array)
-        self.spec = self.seen.spec
-        return self.seen
+    def _took(self, value: Value) -> Value:
+        self.seen, self.spec = value, value.spec
+        return value
 
     def stopping(self, stop: bool) -> None:
         """The variable is about to be stopped, or the contrary: nothing here depends on it."""

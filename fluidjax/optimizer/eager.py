@@ -97,8 +97,10 @@ class EagerUpdates:
 
     def _eager_parameters(self, named: Iterable[Any] | None = None) -> Iterable[Any]:
         """Its own parameters; where it was given none, those named or all there are, if layers are made as in 1.6."""
+        if self._parameter_list:
+            return self._parameter_list
         made = current_tracer().made
-        return self._parameter_list or ((named or made.parameters()) if made.named else ())
+        return (named or made.parameters()) if made.named else ()
 
     def _eager_gradients(self, named: Iterable[Any] | None = None) -> list[Pair]:
         """Trainable parameters that have a gradient, with that gradient."""
