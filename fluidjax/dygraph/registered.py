@@ -75,7 +75,7 @@ def each_parameter(top: Any) -> list[Any]:
     held = own["_parameters"], own["_sub_layers"]
     walked = own.get(_WALKED)
     if walked is not None and walked[0] == Held.changes and walked[1] is held[0] and walked[2] is held[1]:
-        return walked[3]  # type: ignore[no-any-return]
+        return walked[3]
     found: list[Any] = []
     seen: set[Any] = {None}
     pending, counted = [top], True

@@ -143,7 +143,8 @@ class EagerUpdates:
 
     def _eager_form(self, pairs: list[Pair]) -> Any:
         """The key that determines the ops of an update; None if it depends on code outside fluidjax."""
-        clip, parts = self._grad_clip, [self]
+        clip = self._grad_clip
+        parts: list[Any] = [self]
         if clip is not None:
             if clip._need_clip_func is not None:
                 return None
