@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -112,7 +111,7 @@ class LayerList(Layer):
         return iter(self._sub_layers.values())
 
     def _renumber(self, layers: list[Any]) -> None:
-        self._sub_layers = OrderedDict((str(i), layer) for i, layer in enumerate(layers))
+        self._sub_layers = registered.Held((str(i), layer) for i, layer in enumerate(layers))
 
     def append(self, sublayer: Any) -> LayerList:
         """Append a layer; returns the list."""

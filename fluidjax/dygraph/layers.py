@@ -70,8 +70,8 @@ class Layer(registered.Registered):
         self._helper = LayerObjectHelper(self._full_name)
         self._built = False
         self._dtype = dtype
-        self._parameters = collections.OrderedDict()
-        self._sub_layers = collections.OrderedDict()
+        self._parameters = registered.Held()
+        self._sub_layers = registered.Held()
         self._forward_pre_hooks: dict[int, Any] = collections.OrderedDict()
         self._forward_post_hooks: dict[int, Any] = collections.OrderedDict()
         self._loaddict_holder: dict[str, Any] = collections.OrderedDict()  # the state that was set last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,34 @@ from fluidjax.base.errors import explain
 from fluidjax.framework import Parameter
 
 _HELD = {"_parameters": "parameter", "_sub_layers": "sublayer"}
+_WALKED = "_walked"  # the attribute of a layer that holds its parameters, as they were found last
+
+
+class Held(OrderedDict[str, Any]):
+    """The parameters or sublayers of a layer. Whatever may change which they are is counted, for all layers at once.
+
+    The other methods of a dict that change it go through these.
+    """
+
+    changes = 0
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        Held.changes += 1
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        Held.changes += 1
+
+    def clear(self) -> None:
+        """See dict."""
+        super().clear()
+        Held.changes += 1
+
+    def move_to_end(self, key: str, last: bool = True) -> None:
+        """See OrderedDict."""
+        super().move_to_end(key, last)
+        Held.changes += 1
 
 
 class Registered:
@@ -42,16 +71,25 @@ def parameters(top: Any, prefix: str, below: bool) -> Iterator[tuple[str, Any]]:
 
 def each_parameter(top: Any) -> list[Any]:
     """The same parameters without their names."""
+    own = top.__dict__
+    held = own["_parameters"], own["_sub_layers"]
+    walked = own.get(_WALKED)
+    if walked is not None and walked[0] == Held.changes and walked[1] is held[0] and walked[2] is held[1]:
+        return walked[3]
     found: list[Any] = []
     seen: set[Any] = {None}
-    pending = [top]
+    pending, counted = [top], True
     while pending:
         layer = pending.pop()
         if layer not in seen:
             seen.add(layer)
             found += layer._parameters.values()
             pending += layer._sub_layers.values()
-    return [parameter for parameter in dict.fromkeys(found) if parameter is not None]
+            counted = counted and layer._parameters.__class__ is layer._sub_layers.__class__ is Held
+    found = [parameter for parameter in dict.fromkeys(found) if parameter is not None]
+    if counted:
+        own[_WALKED] = Held.changes, *held, found
+    return found
 
 
 def _joined(prefix: str, name: str) -> str:
@@ -65,6 +103,8 @@ def assign(layer: Any, name: str, value: Any) -> bool:
 
     Raises ValueError before ``Layer.__init__`` has run, TypeError for a value of a different kind than registered.
     """
+    if name in _HELD:
+        Held.changes += 1
     kind = _kind(value)
     if kind is not None:
         held = _dicts(layer, name)

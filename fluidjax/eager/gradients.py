@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fluidjax.base.enums import VarType
 from fluidjax.eager import values
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.values import Value
@@ -16,8 +15,6 @@ from lowering.values import SelectedRows
 
 if TYPE_CHECKING:
     from fluidjax.eager.varbase import VarBase
-
-_SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
 
 
 class Gradients:
@@ -49,7 +46,7 @@ class Gradients:
         held = self._grad
         grad = held if held is None or held.__class__ is Value else held._value
         if grad is not None:
-            self._set_gradient(None if grad.spec.kind is _SPARSE else values.zeros(grad.spec))
+            self._set_gradient(values.cleared(grad.spec))
 
     def _set_gradient(self: Any, grad: Value | None) -> None:
         """Replace the gradient; its variable, if there is one, remains the same."""

@@ -64,8 +64,7 @@ class Recorder:
         """Begin another batch."""
         root = self._tree.root()
         self.serial += 1
-        self.apart = 0
-        self.point = root
+        self.point, self.apart = root, 0
         self.outputs: dict[int, Value] = {}
         self.leaves: list[Value] = []
         self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
@@ -110,11 +109,11 @@ class Recorder:
             return None
         return parents, flows
 
-    def run(self, kernel: Kernel, ins: Sequence[Value], seed: int = 0) -> list[Value | None]:
+    def run(self, kernel: Kernel, ins: Sequence[Value], seed: int | Value = 0) -> list[Value | None]:
         """The outputs of a kernel for its inputs, pending; computed at once if nothing is known before the run.
 
         Args:
-            seed: the seed of random numbers, 0 for numbers that differ between processes.
+            seed: the seed of random numbers, 0 for numbers that differ between processes (see also ``key``).
         """
         point = self.point.expected
         if (
@@ -133,7 +132,7 @@ class Recorder:
             return self._run_other(kernel, ins, seed)
         return self.record(point)
 
-    def _run_other(self, kernel: Kernel, ins: Sequence[Value], seed: int) -> list[Value | None]:
+    def _run_other(self, kernel: Kernel, ins: Sequence[Value], seed: int | Value) -> list[Value | None]:
         """See ``run``, for an op that is not the expected one."""
         specs = tuple([v.spec for v in ins])
         try:
@@ -273,12 +272,14 @@ class Recorder:
             code -= 1
         return True
 
-    def key(self, seed: int) -> Value:
-        """The key of a draw: a new leaf."""
+    def key(self, seed: int | Value) -> Value:
+        """The key of a draw: a new leaf. In place of a seed, a key that was drawn before."""
+        if isinstance(seed, Value):
+            return seed
         self._draws += 1
         return Value(np.array([(seed or seeds.entropy) & 0xFFFFFFFF, self._draws & 0xFFFFFFFF], np.uint32), KEY)
 
-    def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: int, specs: Any = None) -> list[Value | None]:
+    def _run_now(self, kernel: Kernel, ins: Sequence[Value], seed: Any, specs: Any = None) -> list[Value | None]:
         arrays = [self.array_of(v) for v in ins]
         if kernel.takes_key:
             arrays.insert(0, self.key(seed).array)

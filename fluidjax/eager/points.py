@@ -7,11 +7,20 @@ its kernel, and a whole sequence is identified by its last point.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 _MOST = 100_000  # points; beyond this the tree is rebuilt
 CLOSED = 2  # different numbers at a place that stay attributes (see ``moving``)
+
+
+def bits(flags: Iterable[bool]) -> int:
+    """A bit for each, that of the last one the lowest."""
+    found = 0
+    for flag in flags:
+        found += found + flag
+    return found
 
 
 class Point:

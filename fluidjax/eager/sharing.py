@@ -7,8 +7,10 @@ the variable is needed. This ends once nothing else can write to the array.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
+import jax
 import numpy as np
 
 from fluidjax.eager import values
@@ -28,36 +30,40 @@ class Shared:
 
     Attributes:
         array: the array; None once the variable no longer shares its numbers.
-        seen: the value when it was last inspected.
+        spec: of the numbers.
+        seen: the value when it was last inspected; None if nobody has asked for it.
     """
 
-    __slots__ = ("array", "seen")
+    __slots__ = ("array", "seen", "spec")
 
     def __init__(self, array: np.ndarray) -> None:
         self.array: np.ndarray | None = array
-        self.seen = Value(np.array(array, copy=True))
-
-    @property
-    def spec(self) -> Spec:
-        """The spec of the numbers."""
-        return self.seen.spec
+        self.seen: Value | None = None
+        self.spec: Spec = values.spec_of(array)
 
     def now(self) -> Value:
         """The current value."""
         array, seen = self.array, self.seen
         if array is None:
-            return seen
+            return seen  # type: ignore[return-value]
         if sys.getrefcount(array) <= _ARRAY - 1 and _is_ours(array):  # one function less than for ``_is_ours``
+            if seen is None:
+                seen = self._took(Value(array) if array.__class__ is np.ndarray else values.value_of(array))
             self.array = None
             return seen
+        if seen is None:
+            return self._took(values.value_of(array))
         known = seen.array
         if known.__class__ is np.ndarray and array.nbytes <= _SMALL and array.shape == known.shape:
             if array.tobytes() == known.tobytes():
                 return seen
         elif _same(array, known):
             return seen
-        self.seen = values.value_of(array)
-        return self.seen
+        return self._took(values.value_of(array))
+
+    def _took(self, value: Value) -> Value:
+        self.seen, self.spec = value, value.spec
+        return value
 
     def stopping(self, stop: bool) -> None:
         """The variable is about to be stopped, or the contrary: nothing here depends on it."""
@@ -65,7 +71,7 @@ class Shared:
     def becomes(self, value: Value | None) -> Shared | Value | None:
         """The result of assigning a value to a variable: matching numbers are written into the existing array."""
         array = self.array
-        if array is None or _is_ours(array) or value is None or value.spec is not self.seen.spec:
+        if array is None or _is_ours(array) or value is None or value.spec is not self.spec:
             return value
         array[...] = values.on_host(recorder.array_of(value))
         self.seen = values.value_of(array)
@@ -79,8 +85,14 @@ def can_share(array: np.ndarray) -> bool:
         flags.c_contiguous
         and flags.writeable
         and array.dtype != values.HALF_BITS
-        and platform_of(default_device()) == "cpu"
+        and _is_on_host(jax.config.jax_default_device)  # type: ignore[attr-defined]
     )
+
+
+@cache
+def _is_on_host(chosen: Any) -> bool:
+    """Whether the default device is the host, given what jax was told; asking for it takes longer than the rest."""
+    return platform_of(default_device()) == "cpu"
 
 
 def _is_ours(array: np.ndarray) -> bool:

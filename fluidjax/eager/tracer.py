@@ -19,9 +19,10 @@ from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
 from fluidjax.eager.passes import Watched, repeated
 from fluidjax.eager.pending import recorder
+from fluidjax.eager.points import bits
 from fluidjax.eager.replay import Call, Replay
 from fluidjax.eager.run_program import run_program
-from fluidjax.eager.tape import OpNode, Pass, key_of, places
+from fluidjax.eager.tape import UNWANTED, OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones
 from fluidjax.eager.varbase import VarBase, gradient_of, recorded
 from fluidjax.execution.allocator import keep_freed_memory
@@ -291,6 +292,8 @@ class Tracer(Creating):
                 if var._stop_gradient is False:
                     parents = places(ins)
                     break
+        if kernel.takes_key and recorder.point.kernel is kernel:  # it is never followed, which would note this
+            recorder.point.flows = 0 if parents is None else bits([place is not UNWANTED for place in parents])
         node = None
         if parents is not None and kernel.differentiable:
             specs = tuple([None if r is None else r.spec for r in results])

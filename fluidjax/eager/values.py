@@ -62,6 +62,7 @@ class Spec:
 UNKNOWN = Spec.of((), VarType.FP32)  # what a variable without a value reports
 KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
 
+_SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
 HALF_BITS = np.dtype(np.uint16)  # in which Fluid passes float16
 
 _by_array: dict[Any, Spec] = {}
@@ -128,6 +129,11 @@ def value_of(array: Any) -> Value:
 def zeros(spec: Spec) -> Value:
     """Zeros of that shape and dtype; a single shared value, which is never written to."""
     return Value(np.zeros(spec.shape, to_numpy_dtype(spec.dtype)), spec)
+
+
+def cleared(spec: Spec) -> Value | None:
+    """What a gradient is once it has been cleared: zeros, or none at all if it was sparse."""
+    return None if spec.kind is _SPARSE else zeros(spec)
 
 
 @cache

@@ -97,8 +97,10 @@ class EagerUpdates:
 
     def _eager_parameters(self, named: Iterable[Any] | None = None) -> Iterable[Any]:
         """Its own parameters; where it was given none, those named or all there are, if layers are made as in 1.6."""
+        if self._parameter_list:
+            return self._parameter_list
         made = current_tracer().made
-        return self._parameter_list or ((named or made.parameters()) if made.named else ())
+        return (named or made.parameters()) if made.named else ()
 
     def _eager_gradients(self, named: Iterable[Any] | None = None) -> list[Pair]:
         """Trainable parameters that have a gradient, with that gradient."""
@@ -141,15 +143,23 @@ class EagerUpdates:
 
     def _eager_form(self, pairs: list[Pair]) -> Any:
         """The key that determines the ops of an update; None if it depends on code outside fluidjax."""
-        given = [self, self._grad_clip, self.regularization, *[p.regularizer for p, _ in pairs]]
-        parts = [part for part in given if part is not None]
-        if False in [_is_ours(part.__class__) for part in parts]:
-            return None
-        if self._grad_clip is not None and self._grad_clip._need_clip_func is not None:
-            return None
-        form: list[Any] = [(id(p), g._held.spec, p.trainable, id(p.regularizer)) for p, g in pairs]
-        form += [p.optimize_attr["learning_rate"] for p, _ in pairs]
+        clip = self._grad_clip
+        parts: list[Any] = [self]
+        if clip is not None:
+            if clip._need_clip_func is not None:
+                return None
+            parts.append(clip)
+        if self.regularization is not None:
+            parts.append(self.regularization)
+        form: list[Any] = []
+        for p, g in pairs:
+            regularizer = p.regularizer
+            if regularizer is not None:
+                parts.append(regularizer)
+            form += id(p), g._held.spec, p.trainable, id(regularizer), p.optimize_attr["learning_rate"]
         for part in parts:
+            if not _is_ours(part.__class__):
+                return None
             form += [v for v in vars(part).values() if _numbers[v.__class__]]
         return form
 

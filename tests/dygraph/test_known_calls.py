@@ -72,6 +72,7 @@ class Base(dg.Layer):
         super().__init__()
         self.a, self.b = linear(3, 4, "tanh"), linear(4, 3)
         self.parts = dg.LayerList([linear(3, 3, "sigmoid")])
+        self.named = dg.Sequential(("1", self.a), ("second", self.b))
         self.scale, self.sizes, self.twice, self.count = 2.0, [1, 1], False, 0
         self.table = {"shift": 1.0}
 
@@ -423,7 +424,11 @@ def helped(self: Any, x: Any) -> Any:
     return layers.elu(layers.cast(layers.elu(self.tail(x)), "float32"))
 
 
-PURE = {f.__name__: f for f in (comprehended, of_shapes, branching, stopped, split, helped, recursive)}
+def indexed(self: Any, x: Any) -> Any:
+    return self.tail(self.named["second"](self.named["1"](self.parts["0"](x))) + self.parts[0](x))
+
+
+PURE = {f.__name__: f for f in (comprehended, of_shapes, branching, stopped, split, helped, recursive, indexed)}
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -124,3 +124,28 @@ def test_the_class_is_that_of_every_variable() -> None:
     with dg.guard():
         x = dg.to_variable(ones())
         assert type(x) is type(x + 1) is fluid.core_avx.VarBase
+
+
+def test_what_is_written_before_the_value_is_first_asked_for_shows() -> None:
+    with dg.guard():
+        array = ones()
+        x, y = dg.to_variable(array), dg.to_variable(ones())
+        array[0, 0] = 3
+        assert x.shape == [2, 3]
+        assert (x + y).numpy().tolist() == [[4, 2, 2], [2, 2, 2]]
+        array[0, 0] = 4
+        assert (x + y).numpy().tolist() == [[5, 2, 2], [2, 2, 2]]
+
+
+def test_an_array_that_nobody_else_has_is_taken_as_it_is() -> None:
+    """Its numbers are those of the variable from then on, and of nothing else."""
+    with dg.guard():
+        array = np.ones((2, 3), "float32")
+        where = array.ctypes.data
+        x = dg.to_variable(array)
+        del array
+        held = x._value
+        assert held is not None and held.array.ctypes.data == where
+        x.numpy()[...] = 7
+        x.set_value(np.zeros((2, 3), "float32"))
+        assert held.array.all() and not x.numpy().any()

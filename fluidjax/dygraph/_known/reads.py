@@ -8,12 +8,12 @@ from typing import Any
 
 from fluidjax.base.enums import VarType
 from fluidjax.dygraph._known.guards import MISSING, Guards
-from fluidjax.dygraph.registered import Registered
+from fluidjax.dygraph.registered import Held, Registered
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.varbase import ParamBase, VarBase
 
 PLAIN = (int, float, bool, str, type(None), VarType)
-DICTS = (dict, OrderedDict)
+DICTS = (dict, OrderedDict, Held)
 CONTAINERS = (tuple, list, *DICTS)
 _LONGEST = 256  # elements of a list that is compared each time
 
@@ -153,7 +153,7 @@ class Reads:
         elif owner.__class__ is list or owner.__class__ is tuple or owner.__class__ in DICTS:
             self.see(owner)
             self._plain(index)
-        elif isinstance(owner, Registered) and index.__class__ is int:
+        elif isinstance(owner, Registered) and index.__class__ in (int, str):
             self._container(owner, "__getitem__")
         else:
             self.loose = True

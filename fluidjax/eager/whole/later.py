@@ -61,13 +61,13 @@ class Later:
 
     def _add(self, point: Point) -> None:
         kernel = point.kernel
-        if not kernel.simple or kernel.takes_key or kernel.definition.inplace or None in point.outs:
+        if not kernel.simple or kernel.definition.inplace or None in point.outs:
             raise Other
-        if point.special and point.limits is None:
+        if point.special and point.limits is None and not kernel.takes_key:
             raise Other
         refs: list[int | Spec] = []
         specs = iter(point.fresh)
-        for code in point.codes:
+        for code in point.codes[kernel.takes_key :]:
             if code >= 0 and code in self._maker:
                 refs.append(code)
             elif code < 0 and ~code == self.leaves:
@@ -78,6 +78,8 @@ class Later:
                 refs.append(code)
             else:
                 raise Other
+        if kernel.takes_key:  # the key of the draw is the last leaf
+            self.leaves += 1
         flows = tuple([bool(point.flows >> k & 1) for k in reversed(range(len(refs)))])
         limits = tuple(point.limits or ()) if point.special else ()
         if any(refs[k] in self._maker for k, _ in limits):

@@ -9,7 +9,7 @@ from fluidjax.eager.passes import Known
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import Point
 from fluidjax.eager.replay import Replay, Update
-from fluidjax.eager.values import Spec, Value, is_plain, zeros
+from fluidjax.eager.values import Spec, Value, cleared, is_plain
 from fluidjax.eager.varbase import VarBase
 from fluidjax.eager.whole.frames import frame_of
 from fluidjax.eager.whole.later import Later, Other
@@ -40,7 +40,9 @@ def learn(point: Point, parts: list[Any]) -> None:
 
 def _form(step: Step, replay: Replay) -> None:
     """Let the variables of a step hold their values together."""
-    if not all([_is_computed(var._value) for var in [*step.updated, *step.gradients]]):
+    if not all([_is_computed(var._value) and is_plain(var._spec) for var in step.updated]):
+        raise Other
+    if not step.cleared and not all([_is_computed(var._value) for var in step.gradients]):
         raise Other
     if step.cleared != _are_cleared(step.gradients) or not step.flows_alike():
         raise Other
@@ -50,11 +52,11 @@ def _form(step: Step, replay: Replay) -> None:
 
 
 def _is_computed(value: Value | None) -> bool:
-    return value is not None and value.array is not None and is_plain(value.spec)
+    return value is not None and value.array is not None
 
 
 def _are_cleared(gradients: list[Any]) -> bool:
-    found = {var._value is zeros(var._spec) for var in gradients}
+    found = {var._value is cleared(var._spec) for var in gradients}
     if len(found) != 1:
         raise Other
     return found.pop()
@@ -98,7 +100,7 @@ class _Making:
             raise Other
         return Step(
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
-            given=given, gradients=list(gradients), updated=self._updated, changed=self._changed, cleared=cleared,
+            given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
             replay=self._replay, frame=frame, parts=self.parts,
             ops=later.ops, between=later.between, zeros=later.zeros(),
             found=[] if cleared else [frame.places[code] for code in gradients.values()],

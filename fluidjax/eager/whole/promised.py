@@ -18,7 +18,7 @@ from fluidjax.eager.alive import array_of
 from fluidjax.eager.demands import is_below
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.packs import Piece, taken
-from fluidjax.eager.pending import Recorder, recorder
+from fluidjax.eager.pending import LIMIT, Recorder, recorder
 from fluidjax.eager.replay import Replay
 from fluidjax.eager.sharing import Shared
 from fluidjax.eager.values import Value
@@ -26,6 +26,7 @@ from fluidjax.eager.varbase import VarBase
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.whole.standing import Held, PromisedNode
 from fluidjax.eager.whole.together import Together
+from fluidjax.framework.guards import default_main_program
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
 
@@ -79,6 +80,7 @@ class Promise:
         self.replay: Any = None
         self.given: Sequence[Any] = ()
         self.outputs: list[tuple[weakref.ref[Any], int]] = []  # what it computes, with the number of the output
+        self.draws: dict[int, Value] = {}  # the keys of ops, by their numbers
         self.taken: list[list[tuple[Any, Value]]] = []  # what each op read besides these: variables and their values
 
     # What comes.
@@ -131,6 +133,9 @@ class Promise:
                 var._place = self.node, len(self.outputs) + len(made)
             made.append((weakref.ref(var), code))
         leaves = [value for _, value in taken if value not in self.leaves]
+        if kernel.takes_key:
+            key = self.draws[len(self.taken)] = recorder.key(default_main_program().random_seed)
+            leaves.append(key)
         # An interrupt, which arrives at calls, comes before all of this or after it.
         self.leaves += leaves
         self.outputs += made
@@ -279,7 +284,7 @@ class Promise:
             outer = [*map(taken, outer)]
         arguments = frame.arguments(outer, together.state)
         together.state = []
-        recorder.clear()
+        recorder.apart, recorder.limit = 0, LIMIT  # of another batch: nothing else of this one was recorded
         try:
             found = with_x64(frame.block.call, arguments)
         except BaseException:

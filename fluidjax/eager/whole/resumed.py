@@ -6,7 +6,7 @@ from typing import Any
 
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.pending import LIMIT, recorder
-from fluidjax.eager.values import zeros
+from fluidjax.eager.values import cleared
 from fluidjax.eager.varbase import VarBase
 
 CALL, PASS, UPDATE = range(3)  # what came last
@@ -36,7 +36,7 @@ def record(promise: Any) -> None:
         recorder.limit, FLAGS["FLAGS_eager_blocks"] = limit, blocks
     if promise.cleared:
         for var in step.gradients:
-            var._value = zeros(var._spec)
+            var._value = cleared(var._spec)
     together.values = [var._value for var in [*step.updated, *step.gradients]]
 
 
@@ -64,7 +64,7 @@ def _record_call(promise: Any) -> dict[int, Any]:
 def _record_ops(promise: Any, made: dict[int, Any]) -> None:
     """Record the ops that have come, and add their outputs."""
     tracer, number = promise.tracer, len(made)
-    for op, read in zip(promise.step.ops, promise.taken, strict=False):
+    for n, (op, read) in enumerate(zip(promise.step.ops, promise.taken, strict=False)):
         given = iter(read)
         ins, values, outs = [], [], []
         for ref, flows in zip(op.refs, op.flows, strict=True):
@@ -82,4 +82,6 @@ def _record_ops(promise: Any, made: dict[int, Any]) -> None:
             made[code] = var
             outs.append(var)
             number += 1
-        tracer.__class__._bind(tracer, op.kernel, ins, outs, tracer.run(op.kernel, values))
+        key = promise.draws.get(n)
+        results = tracer.run(op.kernel, values) if key is None else recorder.run(op.kernel, values, key)
+        tracer.__class__._bind(tracer, op.kernel, ins, outs, results)

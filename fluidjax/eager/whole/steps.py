@@ -76,7 +76,6 @@ class Step:
         given: the numbers of the given variables of the update that are leaves, and their specs.
         gradients: the variables of gradients, with which the update is given.
         updated: the variables that are replaced: by the update, and after these by the call.
-        changed: the latter, such as running statistics, with their numbers.
         cleared: whether the gradients are zero when the block runs.
         replay: a weak reference to the update.
         found: the places of the gradients among the block's results.
@@ -92,7 +91,6 @@ class Step:
         self.given: list[tuple[int, int, Spec]] = parts["given"]
         self.gradients: list[Any] = parts["gradients"]
         self.updated: list[Any] = parts["updated"]
-        self.changed = [(var, len(self.updated) - len(parts["changed"]) + n) for n, var in enumerate(parts["changed"])]
         self.cleared: bool = parts["cleared"]
         self.replay: weakref.ref[Replay] = weakref.ref(parts["replay"])
         self.frame: Frame = parts["frame"]
@@ -104,8 +102,9 @@ class Step:
         self.all_ids = {*self.ids}
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
         self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
+        self._mark: Any = None  # of the variables kept together that were found to be its own
         self.held: list[Any] = []  # what these held when they were looked at last
-        self._alone = len(self._given) < 2 and not self.fixed  # no two of them can have one value
+        self._among: set[int] = set()  # the identities of these values
         outside = [each for each in self.outer if each[1].__class__ is not int]
         self._specs = [spec for _, _, spec in outside]  # of these that are no arguments
         self._flows = [self.body.flows[k] for k, _, _ in outside]
@@ -140,35 +139,47 @@ class Step:
             return None
         if recorder.point.depth or recorder.leaves:
             return None
-        for var, number in self.changed:
-            if not together.holds(var, number):
-                return None
+        if together.mark is not self._mark and not self._takes(together):
+            return None
         fixed = self.fixed
         if fixed and [var._held for var in fixed] != self.held and not self._look():
             return None
         if fixed and [var._stop_gradient is False for var in fixed] != self._flows:
             return None
-        variables = [*map(given.__getitem__, self._given), *fixed]
-        values = [*map(current.__getitem__, self._given), *self.held]
+        values = [*map(current.__getitem__, self._given)]
         if True in [value.array is None for value in current]:
             return None
-        if not self._alone and len({*map(id, values)}) != len(values):
+        ids = {*map(id, values)}
+        if len(ids) != len(values) or not ids.isdisjoint(self._among):
             return None
+        variables = [*map(given.__getitem__, self._given), *fixed]
+        values += self.held
         for k, high in self._limits:
             array = values[k].array
             if array.__class__ is not np.ndarray or not is_below(array, high):
                 return None
         return Promise(self, tracer, together, variables, values, bases).begin()
 
+    def _takes(self, together: Any) -> bool:
+        """Whether the variables kept together are those of this step, and gradients flow to them as they did here.
+
+        The update may be that of other steps too: of the same net before a parameter was stopped, or of another net.
+        """
+        variables = [*self.updated, *self.gradients]
+        if not together.holds_all(variables) or not self.flows_alike():
+            return False
+        self._mark = together.mark
+        return True
+
     def _look(self) -> bool:
         """Look at the variables that are no arguments; returns whether they hold values of their own."""
         held: list[Any] = [var._value for var in self.fixed]
         if not all(held) or held != [var._held for var in self.fixed] or True in [v.array is None for v in held]:
             return False
-        if [value.spec for value in held] != self._specs:
+        if [value.spec for value in held] != self._specs or len(ids := {*map(id, held)}) != len(held):
             return False
         for value in held:
             recorder.array_of(value)
         to_device([value for value in held if value.array.__class__ is np.ndarray])
-        self.held = held
+        self.held, self._among = held, ids
         return True

@@ -12,7 +12,7 @@ import numpy as np
 from fluidjax.eager.kept import Member
 from fluidjax.eager.packs import is_whole, taken
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.values import Spec, Value, zeros
+from fluidjax.eager.values import Spec, Value, cleared
 from fluidjax.eager.whole.frames import Layout, Slot
 
 
@@ -26,33 +26,39 @@ class Together:
         layout: how the state holds the updated variables.
         updated: the variables that the step replaces; all hold values that were computed.
         gradients: the variables of gradients.
-        cleared: whether these are all zero; else they hold values that were computed.
+        empty: whether these have all been cleared; else they hold values that were computed.
 
     Attributes:
         intact: whether no variable has been asked for its value, or been given one.
         state: the arrays of the updated variables.
-        gradients: the arrays of the gradients; None if they are all zero.
+        gradients: the arrays of the gradients; None if they have all been cleared.
         values: of each variable, the updated ones first, once they have parted.
+        mark: an object of its own; who keeps it can tell these variables from others, and keeps no arrays.
     """
 
-    def __init__(self, layout: Layout, updated: Sequence[Any], gradients: Sequence[Any], cleared: bool) -> None:
-        self.layout, self._count = layout, len(updated)
+    def __init__(self, layout: Layout, updated: Sequence[Any], gradients: Sequence[Any], empty: bool) -> None:
+        self.layout, self._count, self.mark = layout, len(updated), object()
         variables = [*updated, *gradients]
         values: list[Any] = [var._value for var in variables]
-        self._specs: list[Spec] = [value.spec for value in values]
-        self.gradients = None if cleared else [value.array for value in values[self._count :]]
+        self._specs: list[Spec] = [var._spec for var in variables]
+        self.gradients = None if empty else [value.array for value in values[self._count :]]
         self.values: list[Any] = []
         for k, (var, spec) in enumerate(zip(variables, self._specs, strict=True)):
             var._held = Member(self, k, spec)
         self.state = [_owned(values, slot) for slot in layout]
         self.intact = True
 
-    def holds(self, var: Any, number: int) -> bool:
-        """Whether it is the variable of this number."""
-        held = var._held
-        return held.__class__ is Member and held.group is self and held.number == number
+    def holds_all(self, variables: Sequence[Any]) -> bool:
+        """Whether these are its variables, in their order."""
+        if len(variables) != len(self._specs):
+            return False
+        for n, var in enumerate(variables):
+            held = var._held
+            if held.__class__ is not Member or held.group is not self or held.number != n:
+                return False
+        return True
 
-    def now(self, number: int) -> Value:
+    def now(self, number: int) -> Value | None:
         """The value of a variable; the variables part."""
         step = recorder.promised
         if step is not None and step.together is self:
@@ -69,7 +75,7 @@ class Together:
                 values[n] = Value(each, self._specs[n])
         specs = self._specs[self._count :]
         if self.gradients is None:
-            values += [zeros(spec) for spec in specs]
+            values += [cleared(spec) for spec in specs]
         else:
             values += [Value(array, spec) for array, spec in zip(self.gradients, specs, strict=True)]
         self.values, self.intact, self.state, self.gradients = values, False, [], None
