@@ -172,12 +172,13 @@ class ChangingDims:
         """The labels of a feed's dims."""
         return {dim: self._labels[name, dim] for dim in range(NUMBER, rank) if (name, dim) in self._labels}
 
-    def sizes(self, shapes: Mapping[str, Dense]) -> dict[int, int]:
-        """The size that each label denotes in a batch; labels whose dims disagree are split."""
+    def sizes(self, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, int] = {}) -> dict[int, int]:  # noqa: B006
+        """The size that each label denotes in a batch, or the fed number; labels of which these disagree are split."""
         found: dict[int, int] = {}
         again: dict[tuple[int, int], int] = {}
         for (name, dim), label in list(self._labels.items()):
-            size = shapes[name].size(dim) if name in shapes and dim < shapes[name].data.ndim else None
+            shape = shapes.get(name, ())
+            size = numbers.get(name) if dim == NUMBER else shape[dim] if dim < len(shape) else None
             if size is None or found.setdefault(label, size) == size:
                 continue
             other = again.setdefault((label, size), self._new())

@@ -200,7 +200,8 @@ class Feeder:
         if not dense:
             return values, {}
         with self._lock:
-            sizes = self._dims.sizes({name: Dense(data, {}) for name, data in dense.items()})
+            numbers = {name: data.item() for name, data in dense.items() if data.size == 1}
+            sizes = self._dims.sizes({name: data.shape for name, data in dense.items()}, numbers)
             labelled = {name: Dense(data, self._dims.of(name, data.ndim)) for name, data in dense.items()}
         if min(sizes.values(), default=1) < 1:
             return [v.data if type(v) is Dense else v for v in values], {}

@@ -208,7 +208,7 @@ def test_regions_of_a_plane_are_its_values():
 def test_roi_pool_is_the_largest(rng):
     x = rng.standard_normal((2, 1, 6, 6))
     rois = ragged(np.array([[0.0, 0, 5, 5], [1, 2, 4, 5]]), [0, 1, 2])
-    found, where = run("roi_pool", jnp.asarray(x), rois, pooled_height=1, pooled_width=1)
+    found, where = run("roi_pool", LoDArray(jnp.asarray(x)), rois, pooled_height=1, pooled_width=1)
     np.testing.assert_allclose(np.asarray(found.data).reshape(-1), [x[0].max(), x[1, 0, 2:6, 1:5].max()])
     assert int(where.data[0, 0, 0, 0]) == x[0, 0].argmax()
 
