@@ -142,7 +142,8 @@ class Feeder:
         if self.padded:
             self._dims.begin()
             self._run.visit = None
-        self._run.moved = moved = {}
+        moved: dict[str, int] = {}
+        self._run.moved = moved
         values = [self._value(name, feed[name], exact) for name in names]
         if moved:
             values = self._with_rows(names, values, moved)

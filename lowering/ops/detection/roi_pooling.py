@@ -97,12 +97,12 @@ def roi_pool(
     pooled_width: int = 1,
 ):
     """Out[r, c, i, j] = max of X over bin (i, j) of region r, 0 if empty; Argmax (int64) is its h * W + w or -1."""
-    x, (height, width) = _maps(x)
+    data, (height, width) = _maps(x)
     corners = round_half_away(rois.data * spatial_scale)
     size = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
     rows = _max_bins(corners[:, 1], size[:, 1], pooled_height, x.shape[2], height)
     columns = _max_bins(corners[:, 0], size[:, 0], pooled_width, x.shape[3], width)
-    maps = x[image_of(rois, rois_lod, rois_num)]  # [R, C, H, W]
+    maps = data[image_of(rois, rois_lod, rois_num)]  # [R, C, H, W]
 
     def one(region):
         map_, in_rows, in_columns = region
@@ -194,9 +194,9 @@ def roi_align(
     the corners by half a pixel, and allows regions smaller than a pixel.
     """
     bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
-    x, extent = _maps(x)
-    rows, columns = _align(x, extent, rois, spatial_scale, bins, sampling_ratio, aligned)
-    return per_region(rois, jnp.einsum("rih,rjw,rchw->rcij", rows, columns, x[image]))
+    data, extent = _maps(x)
+    rows, columns = _align(data, extent, rois, spatial_scale, bins, sampling_ratio, aligned)
+    return per_region(rois, jnp.einsum("rih,rjw,rchw->rcij", rows, columns, data[image]))
 
 
 @roi_align.fits
