@@ -3,6 +3,9 @@
 The first dim is the batch, and compiled for exactly. Another dim that was seen to change gets a label; dims that have
 been equally large in every batch share one, and a program may pair them (see ``lowering.wide``).
 
+Where feeds have first dims of several sizes, which change, there is no batch: they are rows, as of the nodes and the
+edges of a graph, and get room as the rows of sequences do. So does a fed number that says how many rows there are.
+
 A dim that is declared to be of any size is taken to change before it is seen to, so that the first executable already
 serves what comes after the first batch. That is a guess: if the program needs one such dim exactly, none has room
 for more until it is seen to change. A single place is no guess, as it may be there to be paired with any number.
@@ -16,9 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.execution.buckets import bucket, first_places
-from lowering.values import Axis, Wide
+from fluidjax.execution.buckets import bucket, first_places, pad_rows
+from lowering.values import Axis, Counted, LoDArray, RowCounts, Wide
 
+NUMBER = -1  # in place of a dim: the one number of a feed, which counts rows
 Place = tuple[str, int]  # the name of a feed, and a dim
 
 
@@ -34,19 +38,37 @@ class Dense(NamedTuple):
         dims = enumerate(self.data.shape)
         return tuple((i, self.labels[i]) if i in self.labels else n for i, n in dims), self.data.dtype
 
+    def size(self, dim: int) -> int:
+        """The size of a dim, or the number that the feed is."""
+        return self.data.item() if dim == NUMBER else self.data.shape[dim]
+
+    def unit(self, dim: int) -> int:
+        """The bytes that each place of a dim takes."""
+        return 0 if dim == NUMBER else self.data.nbytes // self.data.shape[dim]
+
     def positions(self, label: int) -> int:
         """How many rows a place of the dims with this label has: the batch's, times the other dims that change."""
-        others = (dim for dim, other in self.labels.items() if other != label)
-        return prod(self.data.shape[dim] for dim in (0, *others))
+        own = {dim for dim, other in self.labels.items() if other == label}
+        return prod(self.size(dim) for dim in {0, *self.labels} - own - {NUMBER})
 
-    def value(self, room: Mapping[int, int]) -> Wide:
+    def value(self, room: Mapping[int, int]) -> Wide | LoDArray | RowCounts:
         """The value with copies of the first place of each dim in the room for more."""
+        if self.labels.keys() <= {0, NUMBER}:
+            return self._rows(room)
         shape = tuple(room[self.labels[i]] if i in self.labels else n for i, n in enumerate(self.data.shape))
         return Wide(
             _grown(self.data, shape),
             tuple(np.asarray(self.data.shape[dim], np.int32) for dim in self.labels),
             tuple(Axis(dim, shape[dim], label) for dim, label in self.labels.items()),
         )
+
+    def _rows(self, room: Mapping[int, int]) -> LoDArray | RowCounts:
+        """The value as rows, or as a count of them."""
+        ((dim, label),) = self.labels.items()
+        count = np.asarray(self.size(dim), np.int32)
+        if dim == NUMBER:
+            return RowCounts((count,), (Counted(room[label]),), ((1,),), (0,), self.data.shape, self.data.dtype)
+        return LoDArray(pad_rows(self.data, room[label]), (), count)
 
 
 def _grown(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -73,6 +95,7 @@ class ChangingDims:
         self._guessed: set[int] = set()  # labels of dims that have not changed yet
         self._labels: dict[Place, int] = {}
         self._refused: set[Place] = set()
+        self._rows = True  # whether first dims may be rows
         self._most: dict[int, int] = {}  # the largest size since the dim was seen to change
         self._count = 0
         self._alike: dict[tuple[int, ...], int] = {}  # labels of dims that are new, or changed first, in this batch
@@ -95,24 +118,67 @@ class ChangingDims:
         if len(before) != len(now):
             return
         for dim in range(1, len(now)):
-            if before[dim] == now[dim] or (name, dim) in self._refused:
-                continue
-            if (name, dim) not in self._labels:
-                self._labels[name, dim] = self._alike.setdefault((before[dim], now[dim]), self._new())
-            label = self._labels[name, dim]
-            self._most[label] = max(before[dim], now[dim], self._most.get(label, 0))
-            self._guessed.discard(label)
+            if before[dim] != now[dim] and (name, dim) not in self._refused:
+                self.refuse_rows()
+                self._note((name, dim), before[dim], now[dim])
+
+    def _note(self, place: Place, before: int, now: int) -> None:
+        """Note that a size was seen to change."""
+        if place not in self._labels:
+            self._labels[place] = self._alike.setdefault((before, now), self._new())
+        label = self._labels[place]
+        self._most[label] = max(before, now, self._most.get(label, 0))
+        self._guessed.discard(label)
+
+    def see_rows(self, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+        """Note how many rows feeds have whose first dim is declared to be of any size, and what these were before.
+
+        Those that change are of one batch where they are equally many, and rows of their own where not.
+        """
+        changed = {name: rows for name, rows in now.items() if before.get(name, rows) != rows}
+        several = len(set(changed.values())) > 1 and self._may_have_rows()
+        for name, rows in changed.items():
+            if several or (name, 0) in self._labels:
+                self._note((name, 0), before[name], rows)
+
+    def count(self, numbers: Mapping[str, int], rows: Mapping[str, int]) -> bool:
+        """Take fed numbers, which say sizes, for counts of rows, and first dims for these; returns whether they may be.
+
+        That is a guess, as it is not known yet which of them change.
+        """
+        fresh = {(name, NUMBER): n for name, n in numbers.items() if n > 0 and (name, NUMBER) not in self._labels}
+        if not fresh or not self._may_have_rows():
+            return False
+        for place, n in {**fresh, **{(name, 0): n for name, n in rows.items()}}.items():
+            known = self._labels.get(place)
+            label = self._alike.setdefault((n,), self._new() if known is None else known)
+            if known is None:
+                self._labels[place] = label
+                self._guessed |= set() if label in self._most else {label}
+        return True
+
+    def _may_have_rows(self) -> bool:
+        """Whether rows were not refused, and no other dim has room."""
+        return self._rows and all(dim <= 0 for _, dim in self._labels)
+
+    def refuse_rows(self) -> bool:
+        """Give all rows their true number for good; returns whether any had room."""
+        found = {place for place in self._labels if place[1] <= 0}
+        self._labels = {place: label for place, label in self._labels.items() if place not in found}
+        self._rows = False
+        return bool(found)
 
     def of(self, name: str, rank: int) -> dict[int, int]:
         """The labels of a feed's dims."""
-        return {dim: self._labels[name, dim] for dim in range(1, rank) if (name, dim) in self._labels}
+        return {dim: self._labels[name, dim] for dim in range(NUMBER, rank) if (name, dim) in self._labels}
 
-    def sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[int, int]:
-        """The size that each label denotes in a batch; labels whose dims disagree are split."""
+    def sizes(self, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, int] = {}) -> dict[int, int]:  # noqa: B006
+        """The size that each label denotes in a batch, or the fed number; labels of which these disagree are split."""
         found: dict[int, int] = {}
         again: dict[tuple[int, int], int] = {}
         for (name, dim), label in list(self._labels.items()):
-            size = shapes[name][dim] if name in shapes and dim < len(shapes[name]) else None
+            shape = shapes.get(name, ())
+            size = numbers.get(name) if dim == NUMBER else shape[dim] if dim < len(shape) else None
             if size is None or found.setdefault(label, size) == size:
                 continue
             other = again.setdefault((label, size), self._new())

@@ -142,7 +142,11 @@ class Feeder:
         if self.padded:
             self._dims.begin()
             self._run.visit = None
+        moved: dict[str, int] = {}
+        self._run.moved = moved
         values = [self._value(name, feed[name], exact) for name in names]
+        if moved:
+            values = self._with_rows(names, values, moved)
         if not self.padded or not any(type(v) in (Ragged, Dense) for v in values):
             return values
         if exact:
@@ -165,15 +169,42 @@ class Feeder:
         """Give room for more to feeds with one row in every sequence; returns whether any had none."""
         return self._ones.refuse()
 
+    def refuse_rows(self) -> bool:
+        """Give dense feeds' first dims their true size for good; returns whether any had room."""
+        return self._dims.refuse_rows()
+
+    def count_rows(self, names: Collection[str], feed: Mapping[str, Any]) -> bool:
+        """Take these fed numbers, which say sizes, for counts of rows from now on; returns whether any may be one."""
+        given = {name: value for name, value in feed.items() if type(value) is np.ndarray}
+        numbers = {n: given[n].item() for n in names if n in given and _is_number(given[n])}
+        rows = self._rows_of(given)
+        if not self._padding or len(set(rows.values())) < 2 or not self._dims.count(numbers, rows):
+            return False
+        self._accepted.clear()
+        self.padded = True
+        return True
+
+    def _with_rows(self, names: Sequence[str], values: list[Any], before: Mapping[str, int]) -> list[Any]:
+        """The values, of which some first dims were of another size ``before``."""
+        dense = {n: v.data if type(v) is Dense else v for n, v in zip(names, values, strict=True)}
+        self._dims.see_rows(before, self._rows_of({n: v for n, v in dense.items() if type(v) is np.ndarray}))
+        return [self._with_labels(n, v) if type(v) is np.ndarray else v for n, v in zip(names, values, strict=True)]
+
+    def _rows_of(self, given: Mapping[str, np.ndarray]) -> dict[str, int]:
+        """The first dims of feeds for which they are declared to be of any size."""
+        declared = {name: self._variables[name].shape for name in given if name in self._variables}
+        return {name: given[name].shape[0] for name, shape in declared.items() if shape and shape[0] < 0}
+
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
         """The values with this batch's labels, and the size of each label; no labels where a value is empty."""
         dense = {n: v.data for n, v in zip(names, values, strict=True) if type(v) is Dense}
         if not dense:
             return values, {}
         with self._lock:
-            sizes = self._dims.sizes({name: data.shape for name, data in dense.items()})
+            numbers = {name: data.item() for name, data in dense.items() if data.size == 1}
+            sizes = self._dims.sizes({name: data.shape for name, data in dense.items()}, numbers)
             labelled = {name: Dense(data, self._dims.of(name, data.ndim)) for name, data in dense.items()}
-        if 0 in sizes.values():
+        if min(sizes.values(), default=1) < 1:
             return [v.data if type(v) is Dense else v for v in values], {}
         return [labelled.get(n, v) for n, v in zip(names, values, strict=True)], sizes
 
@@ -184,7 +215,7 @@ class Feeder:
         bytes_of = dict.fromkeys(labels, 0)
         for value in values:
             for dim, label in value.labels.items() if type(value) is Dense else ():
-                bytes_of[label] += value.data.nbytes // value.data.shape[dim]
+                bytes_of[label] += value.unit(dim)
         sizes, units = (*sizes, *labels.values()), (*units, *bytes_of.values())
         return self._tiers.visit((key, tuple(labels)), sizes, units, lambda: self._floors(values, labels))
 
@@ -234,12 +265,18 @@ class Feeder:
             self._dims.expect(var.name, var.shape, data.shape)
         else:
             self._dims.see(var.name, before, data.shape)
+            if before and before[0] != data.shape[0]:
+                self._run.moved[var.name] = before[0]
         self._last[var.name] = data.shape
-        labels = self._dims.of(var.name, data.ndim)
+        return self._with_labels(var.name, data)
+
+    def _with_labels(self, name: str, data: np.ndarray) -> Any:
+        """An array, as ``Dense`` where dims of it are known to change."""
+        labels = self._dims.of(name, data.ndim)
         if not labels:
-            self._accepted[var.name] = data.dtype, data.shape
+            self._accepted[name] = data.dtype, data.shape
             return data
-        self._accepted.pop(var.name, None)
+        self._accepted.pop(name, None)
         self.padded = True
         return Dense(data, labels)
 
@@ -270,6 +307,10 @@ class Feeder:
         longest = tuple(int(np.diff(level).max(initial=0)) for level in fed._lod)
         room = None if exact else (rows, *inner)
         return lod_array(data, fed._lod, room=room, longest=longest, tight=True)
+
+
+def _is_number(value: np.ndarray) -> bool:
+    return value.shape == (1,) and value.dtype.kind == "i"
 
 
 def _exact(value: Any) -> Any:

@@ -9,9 +9,11 @@ an attempt lacks                               the next one
 =============================================  =================================================================
 true sizes of wide dims (``NeedsSizes``)       has these dims exactly, so that every size is compiled
 equal padding (``NeedsExact``)                 gives room for more to feeds with one row in every sequence, too
+room for rows as in ``dense`` (``NeedsExact``)  feeds dense values as they are
 exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
 failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
 a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
+a fed size (``NeedsConcrete``)                 takes the number for a count of rows: see ``dense``
 a value on the host (``NeedsConcrete``)        runs the op outside of the jitted step
 room in a loop's buffer (an overflow flag)     has as much as the flag says, or twice as much
 =============================================  =================================================================
@@ -28,6 +30,7 @@ from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.mesh import Unspreadable
+from fluidjax.execution.sized import read_for
 from fluidjax.execution.state import gather_values
 from fluidjax.execution.tiers import Sizes, Visit
 from lowering.engine.plan import Plan, make_plan
@@ -106,7 +109,7 @@ class Attempts:
                 self._give_sizes(needed)
                 continue
             except NeedsConcrete as needed:
-                self._provide(needed)
+                self._provide(needed, feed)
                 continue
             if results is not None:
                 return results
@@ -160,7 +163,7 @@ class Attempts:
         """
         if self.exact:
             self._cut_at(needed)
-        elif self._feeder.refuse_ones():
+        elif self._feeder.refuse_ones() or self._feeder.refuse_rows():
             self._compilations.clear()
         else:
             self._stay_exact(needed)
@@ -185,11 +188,13 @@ class Attempts:
             self._compilations.wide = False
         self._compilations.clear()
 
-    def _provide(self, needed: NeedsConcrete) -> None:
+    def _provide(self, needed: NeedsConcrete, feed: Mapping[str, Any]) -> None:
         """Provide the next attempt with what this one lacked."""
         if needed.longest and not self._feeder.tight:
             self._compilations.causes.blame(needed, "every longest length is compiled")
             self._feeder.tight = True
+            self._compilations.clear()
+        elif self._feeder.count_rows(read_for(self._job.program, needed), feed):
             self._compilations.clear()
         else:
             self._cut_at(needed)

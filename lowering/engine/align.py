@@ -13,7 +13,7 @@ from lowering.engine.counts import SlotValues, each, flat
 from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
-from lowering.values import Array, Axis, LoDArray, Wide, is_concrete, is_padded
+from lowering.values import Array, Axis, LoDArray, RowCounts, Wide, is_concrete, is_padded
 from lowering.wide.labels import Sized, form_of, number_of, root
 
 if TYPE_CHECKING:
@@ -42,11 +42,34 @@ def aligned(definition: OpDef, op: OpView, values: SlotValues, runner: Runner) -
     return each(values, lambda v: _cut(v, capacity))
 
 
-class Equal(NamedTuple):
-    """Two inputs of a trace, by position, whose row counts must be equal."""
+def paired(runner: Runner, op: OpView, *values: LoDArray) -> list[LoDArray]:
+    """Values of an op that pairs their rows, cut to the smallest capacity; NeedsExact if some are not padded.
 
-    one: int
-    other: int
+    That they have equally many rows is checked, as in ``aligned``.
+    """
+    if not any(v.padded for v in values):
+        return list(values)
+    if not all(v.padded for v in values):
+        raise NeedsExact(f"op {op.type} pairs padded rows with exact ones")
+    if len({id(v.nrows) for v in values}) > 1 and not runner.fed.expect_equal(op, values):
+        rows = jnp.stack([jnp.asarray(v.nrows) for v in values])
+        runner.expect_equal_rows(op, rows.min() == rows.max())
+    capacity = min(v.capacity for v in values)
+    return [_cut(v, capacity) for v in values]
+
+
+class Fed(NamedTuple):
+    """A row count that is ``by`` more than that of an input of a trace, which is at a position."""
+
+    at: int
+    by: int = 0
+
+
+class Equal(NamedTuple):
+    """Two row counts that must be equal."""
+
+    one: Fed
+    other: Fed
 
 
 class Least(NamedTuple):
@@ -77,15 +100,23 @@ class FedRows:
     """
 
     def __init__(self, inputs: Sequence[Any] = ()):
-        self._known = {id(v.nrows): (at, v.nrows) for at, v in enumerate(inputs) if is_padded(v)}
+        self._known = {id(n): (Fed(at), n) for at, v in enumerate(inputs) for n in _row_counts(v)}
         self._wide = {axis.label: at for at, v in enumerate(inputs) for axis in _axes(v)}
         self.expected: Expected = {}
 
-    def expect_equal(self, op: OpView, values: Sequence[LoDArray]) -> None:
-        """Record that ``op`` pairs the rows of these values."""
-        at = sorted({self._known[id(v.nrows)][0] for v in values if id(v.nrows) in self._known})
-        for one, other in pairwise(at):
+    def expect_equal(self, op: OpView, values: Sequence[LoDArray]) -> bool:
+        """Record that ``op`` pairs the rows of these values; returns whether all of their counts are known."""
+        known = {id(v.nrows): self._known.get(id(v.nrows)) for v in values}
+        fed = sorted({found[0] for found in known.values() if found is not None})
+        for one, other in pairwise(fed):
             self.expected.setdefault(Equal(one, other), NeedsExact(UNEVEN).asked_by(op))
+        return None not in known.values()
+
+    def follow(self, number: Array, nrows: Array, by: int) -> None:
+        """Note that ``number`` is ``nrows``, which may be that of an input, and ``by`` more."""
+        if id(nrows) in self._known:
+            fed = self._known[id(nrows)][0]
+            self._known[id(number)] = fed._replace(by=fed.by + by), number
 
     def knows(self, label: Hashable) -> bool:
         """Whether a size that axes with this label follow is that of an input."""
@@ -163,8 +194,15 @@ def _met(what: Equal | Least | Same, inputs: Sequence[Any]) -> bool:
     if isinstance(what, Same):
         sizes = {label if at is None else _size(inputs[at], label) for at, label in what}
         return None in sizes or len(sizes) == 1
-    counts = [v.nrows for v in (inputs[what.one], inputs[what.other]) if is_padded(v) and is_concrete(v.nrows)]
+    counts = [n + fed.by for fed in what for n in _row_counts(inputs[fed.at]) if is_concrete(n)]
     return len(counts) < 2 or bool(counts[0] == counts[1])
+
+
+def _row_counts(value: Any) -> Sequence[Array]:
+    """The row count of an input, which has padded rows or is such a count itself."""
+    if isinstance(value, RowCounts):
+        return value.numbers if len(value.counted) == 1 and value.counted[0].label is None else ()
+    return (value.nrows,) if is_padded(value) else ()
 
 
 def _size(value: Any, label: Hashable) -> int | None:

@@ -57,7 +57,8 @@ class RowSize(int):
         if counted.label is not None and (counted.room + base < 1 or (rate != 1 and (base or not multiples))):
             raise NeedsExact("a multiple of the size of a dim, or nothing of it")
         size = RowSize(rate * counted.room + base)
-        size.nrows = jnp.maximum(rate * jnp.asarray(number) + base, 0).astype(np.int32)
+        same = rate == 1 and not base and number.dtype == np.int32  # then it is known for the same number
+        size.nrows = number if same else jnp.maximum(rate * jnp.asarray(number) + base, 0).astype(np.int32)
         size.least = base
         size.label = None if counted.label is None else grown(counted.label, base)
         size.rate = 1 if counted.label is None else rate

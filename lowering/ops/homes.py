@@ -231,11 +231,11 @@ tensor.messages graph_send_ue_recv_grad graph_send_uv graph_send_uv_grad segment
 tensor.messages segment_pool_grad
 tensor.padding pad pad2d pad2d_grad pad_constant_like pad_constant_like_grad pad_grad
 tensor.places get_places
-tensor.random bernoulli dirichlet exponential gaussian_inplace gaussian_random
-tensor.random gaussian_random_batch_size_like gumbel_softmax gumbel_softmax_grad multinomial
-tensor.random poisson randint random_crop randperm rrelu rrelu_grad sampling_id seed
-tensor.random shuffle_batch shuffle_batch_grad truncated_gaussian_random uniform_random
-tensor.random uniform_random_batch_size_like uniform_random_inplace
+tensor.random bernoulli dirichlet gaussian_random gumbel_softmax gumbel_softmax_grad
+tensor.random multinomial poisson randint random_crop randperm rrelu rrelu_grad sampling_id
+tensor.random seed shuffle_batch shuffle_batch_grad truncated_gaussian_random uniform_random
+tensor.random_like exponential gaussian_inplace gaussian_random_batch_size_like
+tensor.random_like uniform_random_batch_size_like uniform_random_inplace
 tensor.search argsort argsort_grad top_k top_k_grad unique unique_with_counts where_index
 tensor.search_v2 bincount cummax cummin histogram kthvalue kthvalue_grad mode mode_grad nanmedian
 tensor.search_v2 renorm searchsorted top_k_v2 top_k_v2_grad unique_consecutive

@@ -12,7 +12,7 @@ import numpy as np
 
 from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.random_bits import Placed
-from lowering.errors import Need, NeedsSizes
+from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, LoDArray, RowCounts, SelectedRows, Wide, data_of, is_padded
@@ -21,6 +21,7 @@ from lowering.wide.meet import grown_back, met
 from lowering.wide.moves import closed_up, mask, parted, refilled, turned, used_places
 from lowering.wide.rules import GATHERING, RULES
 from lowering.wide.sizes import SIZES
+from lowering.wide.windows import REGIONS
 
 Run = Callable[[SlotValues], SlotValues]
 Axes = tuple[Axis, ...]
@@ -137,6 +138,10 @@ def run_wide(
         if definition.forward is None:
             return _forward(definition, op, values, run, told)
         return _backward(definition, op, values, run, env)
+    except NeedsExact as needed:
+        if any(map(is_padded, flat(values))):
+            raise
+        raise refused(op, flat(values), f"needs true sizes: {needed}") from needed  # no rows could become exact
     except Need:
         raise
     except Exception as error:  # a mismatch may be due to the spare room alone
@@ -195,7 +200,8 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
 def _called(forward: OpDef, op: OpView, values: SlotValues) -> Call:
     if forward.type not in RULES or forward.forward is not None:
         raise refused(op, flat(values), "is not known to leave room alone")
-    if any(is_padded(v) for v in flat(values)) and not forward.type.startswith("sequence_"):
+    beside = forward.type.startswith("sequence_") or forward.type in REGIONS
+    if any(is_padded(v) for v in flat(values)) and not beside:
         raise refused(op, flat(values), "reads padded rows beside")
     if any(isinstance(v, SelectedRows) for v in flat(values)):
         raise refused(op, flat(values), "reads selected rows beside")

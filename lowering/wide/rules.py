@@ -21,7 +21,7 @@ from lowering.wide.given import whole
 from lowering.wide.meet import ELEMENTWISE, first_dims
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
-from lowering.wide.windows import INTERPOLATIONS, WINDOWS
+from lowering.wide.windows import INTERPOLATIONS, REGIONS, WINDOWS
 
 if TYPE_CHECKING:
     from lowering.wide.calls import Call
@@ -203,6 +203,18 @@ def _drawn_like(call: Call) -> Found:
     return {"*": ()}
 
 
+def _drawn_in(slot: str) -> Rule:
+    """Drawn in the shape of one value: the op draws what it would for the used places, and says which these are."""
+
+    def rule(call: Call) -> Found:
+        if call.op.attrs.get("diag_num") or not all(whole(axis, call.shape(slot)) for axis in call.axes(slot)):
+            return None
+        call.kept.add(slot)
+        return {"*": ()}
+
+    return rule
+
+
 def _layer_norm(call: Call) -> Found:
     x, begin = call.shape("X"), int(call.attr("begin_norm_axis"))
     if not call.only("X") or any(axis.dim >= begin for axis in call.axes("X")):
@@ -307,6 +319,8 @@ RULES: dict[str, Rule] = {
     "fill_constant_batch_size_like": _batch_like,
     "gaussian_random_batch_size_like": _drawn_like,
     "uniform_random_batch_size_like": _drawn_like,
+    **dict.fromkeys(["uniform_random_inplace", "exponential"], _drawn_in("X")),
+    "gaussian_inplace": _drawn_in("x"),
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
     "instance_norm": _instance_norm,
@@ -320,8 +334,12 @@ RULES: dict[str, Rule] = {
     "sequence_unpad": _unpad,
 }
 
-GATHERING = INTERPOLATIONS | frozenset(
-    "batch_norm instance_norm group_norm concat pad2d"
-    " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
-    " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
+GATHERING = (
+    INTERPOLATIONS
+    | REGIONS
+    | frozenset(
+        "batch_norm instance_norm group_norm concat pad2d"
+        " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
+        " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
+    )
 )

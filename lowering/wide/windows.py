@@ -170,12 +170,25 @@ def _slides(call: Call, at: int, rank: int) -> bool:
     return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 
+def _regions(call: Call) -> Found:
+    """Regions of maps: the op looks for the height and width that are used; what is outside of them is zero."""
+    if not call.only("X") or any(axis.dim < 2 or not whole(axis, call.shape("X")) for axis in call.axes("X")):
+        return None
+    if call.definition.type == "prroi_pool":
+        call.fills.update({("X", axis): 0 for axis in call.axes("X")})
+    else:
+        call.kept.add("X")
+    return {"*": ()}
+
+
+REGIONS = frozenset("roi_pool roi_align psroi_pool prroi_pool".split())
 INTERPOLATIONS = frozenset(
     f"{name}_interp{version}" for name in "nearest linear bilinear trilinear bicubic".split() for version in ("", "_v2")
 )
 WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(["conv2d_transpose", "depthwise_conv2d_transpose"], _transposed),
     **dict.fromkeys(INTERPOLATIONS, _resized),
+    **dict.fromkeys(REGIONS, _regions),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
     "pad": _padded,

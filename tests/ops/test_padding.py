@@ -18,6 +18,11 @@ def _pair(op, ids, x, y, attrs=None):
     return Case(op, {"X": x, "Y": y}, attrs or {}, ids)
 
 
+SCATTERED = [
+    ("into rows", {"X": Rows(), "Ids": Dense((2,), below=3), "Updates": Dense((2, 3))}),
+    ("rows into rows", {"X": Rows(), "Ids": Rows((1,), below=3), "Updates": Rows()}),
+    ("rows", {"X": Dense((5, 3)), "Ids": Rows((1,), below=5), "Updates": Rows()}),
+]
 CASES = [
     *(Case(op, {"X": Rows()}) for op in WISE_UNARY),
     *(Case(op, {"X": Rows(positive=True)}) for op in POSITIVE_UNARY),
@@ -63,6 +68,7 @@ CASES = [
     Case("gather", {"X": Dense((6, 2)), "Index": Rows((1,), below=6)}, {"overwrite": True}, "overwrite"),
     Case("gather", {"X": Rows(), "Index": Dense((4,), below=3)}, {"overwrite": True}, "of rows"),
     Case("gather", {"X": Rows(), "Index": Rows((1,), below=3)}, {"overwrite": False}, "of rows by rows"),
+    *(Case("scatter", ins, {"overwrite": flag}, f"{name} {flag}") for name, ins in SCATTERED for flag in (True, False)),
     Case("shape", {"Input": Rows()}),
     Case("size", {"Input": Rows()}),
     Case("fill_zeros_like", {"X": Rows()}),
@@ -83,7 +89,6 @@ MIXING = [
     Case("norm", {"X": Rows()}, {"axis": 0}),
     Case("expand", {"X": Rows()}, {"expand_times": [2, 1]}),
     Case("elementwise_add", {"X": Rows(), "Y": Dense((16, 3))}),
-    Case("scatter", {"X": Rows(), "Ids": Dense((2,), below=3), "Updates": Dense((2, 3))}),
     Case("merge_selected_rows", {"X": Rows()}),  # takes values as they are
 ]
 

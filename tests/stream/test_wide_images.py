@@ -100,3 +100,30 @@ def test_an_image_smaller_than_its_reflected_edge_is_exact(
         return [layers.mean(layers.square(found)), found]
 
     both(monkeypatch, build, images(rng, [*SIZES[:3], (3, 12), (12, 12)]))
+
+
+POOLED: dict[str, Callable[..., Any]] = {
+    "roi_pool": lambda x, rois: layers.roi_pool(x, rois, 2, 2, 0.5),
+    "roi_align": lambda x, rois: layers.roi_align(x, rois, 2, 2, 0.5),
+    "psroi_pool": lambda x, rois: layers.psroi_pool(x, rois, 1, 0.5, 2, 2),
+}
+
+
+@pytest.mark.parametrize("pool", POOLED.values(), ids=POOLED)
+def test_regions_of_images_of_any_size(
+    pool: Callable[..., Any], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of regions change, too."""
+
+    def build() -> Sequence[Any]:
+        rois = fluid.data("rois", [None, 4], "float64", lod_level=1)
+        found = pool(layers.conv2d(image(), 4, 3, 2, 1), rois)
+        return [layers.mean(layers.square(found)), found]
+
+    feeds = images(rng, SIZES)
+    for feed, (height, width), counts in zip(
+        feeds, SIZES, ([3, 2], [5, 1], [2, 4], [1, 1], [4, 4], [6, 3]), strict=True
+    ):
+        corners = np.sort(rng.uniform(-2, 2 + min(height, width), (sum(counts), 2, 2)), 1).reshape(-1, 4)
+        feed["rois"] = fluid.create_lod_tensor(corners, [counts], fluid.CPUPlace())
+    equal_to_exact_sizes(monkeypatch, build, feeds, 3)

@@ -96,6 +96,20 @@ def _rows(rng: np.random.Generator, sizes: Mapping[str, int]) -> LoDArray:
     return LoDArray(rng.standard_normal((3, sizes["n"])), (np.array([0, 1, 3], np.int32),))
 
 
+def _regions(rng: np.random.Generator, sizes: Mapping[str, int]) -> LoDArray:
+    """Three regions of two images, some of which reach beyond them."""
+    corners = rng.uniform(-2, 9, (3, 2, 2))
+    return LoDArray(np.sort(corners, 1).reshape(3, 4), (np.array([0, 1, 3], np.int32),))
+
+
+def _pooled_regions(channels: int = 2, **attrs: Any) -> tuple[Case, ...]:
+    attrs = {"pooled_height": 2, "pooled_width": 3, **attrs}
+    return tuple(
+        Case({"X": reals(dims), "ROIs": _regions}, takes, {**attrs, "spatial_scale": scale}, least=2)
+        for dims, takes, scale in ((f"2 {channels} n m", "nm", 1.0), (f"2 {channels} n 5", "n", 0.5))
+    )
+
+
 def _places_in(of: str, dims: str) -> Input:
     """Places in dims: one number for each of them, along the last of ``dims``."""
     return Input(dims, lambda rng, shape: rng.random(shape), of)
@@ -215,6 +229,9 @@ CASES: dict[str, tuple[Case, ...]] = {
        for name, dims in (("linear_interp", "b 2 n"), ("bilinear_interp", "b 2 n m"),
                           ("bicubic_interp", "b 2 m n"), ("trilinear_interp", "b 1 3 n m"))
        for version, scale in (("", 2.0), ("_v2", [2.0]))},
+    **dict.fromkeys(["roi_pool", "prroi_pool"], _pooled_regions()),
+    "roi_align": (*_pooled_regions(), *_pooled_regions(sampling_ratio=2, aligned=True)),
+    "psroi_pool": _pooled_regions(12, output_channels=2),
     "prelu": (
         Case({"X": reals("b 3 n m"), "Alpha": reals("3")}, "bnm", {"mode": "channel"}),
         Case({"X": reals("b 3 n"), "Alpha": reals("1")}, "bn", {"mode": "all"}),
@@ -361,6 +378,13 @@ CASES: dict[str, tuple[Case, ...]] = {
             Case({"Input": reals("b n*m")}, "b", {"shape": [4, 1], "input_dim_idx": 1, "output_dim_idx": 1}),
         ),
     ),
+    "exponential": (_shaped("bn", "b n 3", **{"lambda": 2.0}),),
+    "uniform_random_inplace": (
+        _shaped("bnm", "b n m 90", min=0.5, max=2.0),
+        _shaped("b", "b n*m 2"),
+        _shaped("", "4 n", diag_num=2, diag_step=1, diag_val=7.0),
+    ),
+    "gaussian_inplace": (_shaped("bnm", "b n 2 m", slot="x", mean=1.0, std=2.0),),
     "layer_norm": (
         Case({"X": reals("b n 3"), "Scale": reals("3"), "Bias": reals("3")}, "bn", {"begin_norm_axis": 2}),
         _shaped("b", "b n 3"),

@@ -9,11 +9,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import round_half_away
 from lowering.ragged import rows as seq
 from lowering.registry import MASKED, op
-from lowering.values import LoDArray, Meta, fill_padding, row_mask
+from lowering.values import LoDArray, Meta, Wide, fill_padding, row_mask
+from lowering.wide.sizes import used_shape
 
 _SLOTS = {"rois": "ROIs", "rois_lod": "RoisLod", "rois_num": "RoisNum"}
 
@@ -32,6 +34,20 @@ def image_of(rois: LoDArray, given=None, numbers=None) -> jax.Array:
     return jnp.asarray(found, jnp.int32)
 
 
+def _maps(x: LoDArray | Wide):
+    """(X, its height and width): those that a run uses where X has room for more."""
+    return x.data, _extent(x)
+
+
+def _extent(x: LoDArray | Meta | Wide):
+    """The height and width of maps; NeedsExact where only the run knows how many maps there are."""
+    if isinstance(x, Wide):
+        return used_shape(x)[2:]
+    if x.padded:
+        raise NeedsExact("regions of maps whose number only the run knows")
+    return x.shape[2:]
+
+
 def per_region(rois: LoDArray, out) -> LoDArray:
     """The result of a pooling, one row a region, without LoD as in Fluid; padding regions are copies of the first."""
     return LoDArray(fill_padding(out, rois.nrows, backward=False), (), rois.nrows)
@@ -45,13 +61,13 @@ def valid(rois: LoDArray, d_out):
 # --- roi_pool -----------------------------------------------------------------------------------------------------
 
 
-def _max_bins(start, size, bins, extent):
-    """bool [R, bins, extent]: which rows (or columns) of the map fall into each bin."""
+def _max_bins(start, size, bins, room, extent):
+    """bool [R, bins, room]: which rows (or columns) of the map, the first ``extent`` ones, fall into each bin."""
     k = jnp.arange(bins, dtype=size.dtype)
     step = size / bins
     low = jnp.clip(jnp.floor(k * step[:, None]) + start[:, None], 0, extent)
     high = jnp.clip(jnp.ceil((k + 1) * step[:, None]) + start[:, None], 0, extent)
-    cell = jnp.arange(extent, dtype=size.dtype)
+    cell = jnp.arange(room, dtype=size.dtype)
     return (cell >= low[..., None]) & (cell < high[..., None])
 
 
@@ -71,7 +87,7 @@ def _masked_max(x, mask, axis):
     newer="rois_num",
 )
 def roi_pool(
-    x,
+    x: LoDArray,
     rois: LoDArray,
     rois_lod=None,
     rois_num=None,
@@ -81,12 +97,12 @@ def roi_pool(
     pooled_width: int = 1,
 ):
     """Out[r, c, i, j] = max of X over bin (i, j) of region r, 0 if empty; Argmax (int64) is its h * W + w or -1."""
-    height, width = x.shape[2:]
+    data, (height, width) = _maps(x)
     corners = round_half_away(rois.data * spatial_scale)
     size = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
-    rows = _max_bins(corners[:, 1], size[:, 1], pooled_height, height)
-    columns = _max_bins(corners[:, 0], size[:, 0], pooled_width, width)
-    maps = x[image_of(rois, rois_lod, rois_num)]  # [R, C, H, W]
+    rows = _max_bins(corners[:, 1], size[:, 1], pooled_height, x.shape[2], height)
+    columns = _max_bins(corners[:, 0], size[:, 0], pooled_width, x.shape[3], width)
+    maps = data[image_of(rois, rois_lod, rois_num)]  # [R, C, H, W]
 
     def one(region):
         map_, in_rows, in_columns = region
@@ -119,24 +135,25 @@ def _(x: Meta, rois: LoDArray, argmax, d_out, rois_lod=None, rois_num=None):
     n, c, h, w = x.shape
     image = image_of(rois, rois_lod, rois_num)[:, None, None, None]
     d_out = jnp.where(argmax >= 0, valid(rois, d_out), 0)
+    row, column = jnp.divmod(jnp.maximum(argmax, 0), jnp.asarray(_extent(x)[1], argmax.dtype))
     flat = jnp.zeros((n, c, h * w), d_out.dtype)
     channel = jnp.arange(c)[None, :, None, None]
-    return flat.at[image, channel, jnp.maximum(argmax, 0)].add(d_out).reshape(x.shape)
+    return flat.at[image, channel, row * w + column].add(d_out).reshape(x.shape)
 
 
 # --- roi_align ----------------------------------------------------------------------------------------------------
 
 
-def _tap(at, extent):
-    """Bilinear weights [..., extent] of the point ``at`` along one axis; none further than 1 outside the map."""
+def _tap(at, room, extent):
+    """Bilinear weights [..., room] of the point ``at`` along one axis; none further than 1 outside the map."""
     inside = (at >= -1) & (at <= extent)
     at = jnp.clip(at, 0, extent - 1)
-    weight = jnp.maximum(1 - jnp.abs(at[..., None] - jnp.arange(extent, dtype=at.dtype)), 0)
+    weight = jnp.maximum(1 - jnp.abs(at[..., None] - jnp.arange(room, dtype=at.dtype)), 0)
     return jnp.where(inside[..., None], weight, 0)
 
 
-def _align_weights(start, size, bins, extent, ratio):
-    """[R, bins, extent]: the mean of the bilinear weights of a bin's sample points along one axis."""
+def _align_weights(start, size, bins, room, extent, ratio):
+    """[R, bins, room]: the mean of the bilinear weights of a bin's sample points along one axis."""
     step = size / bins
     count = jnp.full_like(step, ratio) if ratio > 0 else jnp.ceil(step)
     most = ratio if ratio > 0 else count.max(initial=1).astype(jnp.int32)
@@ -144,25 +161,23 @@ def _align_weights(start, size, bins, extent, ratio):
 
     def add(i, total):
         at = low + (i + 0.5) * (step / count)[:, None]
-        return total + jnp.where((i < count)[:, None, None], _tap(at, extent), 0)
+        return total + jnp.where((i < count)[:, None, None], _tap(at, room, extent), 0)
 
-    total = jax.lax.fori_loop(0, most, add, jnp.zeros((*low.shape, extent), size.dtype))
+    total = jax.lax.fori_loop(0, most, add, jnp.zeros((*low.shape, room), size.dtype))
     return total / count[:, None, None]
 
 
-def _align(x, rois, image, scale, bins, ratio, aligned):
-    height, width = x.shape[2:]
+def _align(x, extent, rois, scale, bins, ratio, aligned):
     corners = rois.data.astype(x.dtype) * scale - (0.5 if aligned else 0)
     size = corners[:, 2:] - corners[:, :2]
     size = size if aligned else jnp.maximum(size, 1)
-    rows = _align_weights(corners[:, 1], size[:, 1], bins[0], height, ratio)
-    columns = _align_weights(corners[:, 0], size[:, 0], bins[1], width, ratio)
-    return rows, columns, image
+    rows = _align_weights(corners[:, 1], size[:, 1], bins[0], x.shape[2], extent[0], ratio)
+    return rows, _align_weights(corners[:, 0], size[:, 0], bins[1], x.shape[3], extent[1], ratio)
 
 
 @op(slots=_SLOTS, diff="x", rows=MASKED, lod=None, newer="rois_num aligned")
 def roi_align(
-    x,
+    x: LoDArray,
     rois: LoDArray,
     rois_lod=None,
     rois_num=None,
@@ -179,8 +194,9 @@ def roi_align(
     the corners by half a pixel, and allows regions smaller than a pixel.
     """
     bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
-    rows, columns, image = _align(x, rois, image, spatial_scale, bins, sampling_ratio, aligned)
-    return per_region(rois, jnp.einsum("rih,rjw,rchw->rcij", rows, columns, x[image]))
+    data, extent = _maps(x)
+    rows, columns = _align(data, extent, rois, spatial_scale, bins, sampling_ratio, aligned)
+    return per_region(rois, jnp.einsum("rih,rjw,rchw->rcij", rows, columns, data[image]))
 
 
 @roi_align.fits
@@ -195,30 +211,30 @@ def _(
 ):  # fmt: skip
     bins, image = (pooled_height, pooled_width), image_of(rois, rois_lod, rois_num)
     zeros = jnp.zeros(x.shape, x.dtype)
-    rows, columns, image = _align(zeros, rois, image, spatial_scale, bins, sampling_ratio, aligned)
+    rows, columns = _align(zeros, _extent(x), rois, spatial_scale, bins, sampling_ratio, aligned)
     return zeros.at[image].add(jnp.einsum("rih,rjw,rcij->rchw", rows, columns, valid(rois, d_out)))
 
 
 # --- psroi_pool ---------------------------------------------------------------------------------------------------
 
 
-def _mean_weights(start, size, bins, extent):
-    """[R, bins, extent]: one for each cell of the bin over the number of cells along this axis; zero if empty."""
+def _mean_weights(start, size, bins, room, extent):
+    """[R, bins, room]: one for each cell of the bin over the number of cells along this axis; zero if empty."""
     step = size / bins
     k = jnp.arange(bins, dtype=size.dtype)
     low = jnp.clip(jnp.floor(k * step[:, None] + start[:, None]), 0, extent)
     high = jnp.clip(jnp.ceil((k + 1) * step[:, None] + start[:, None]), 0, extent)
-    cell = jnp.arange(extent, dtype=size.dtype)
+    cell = jnp.arange(room, dtype=size.dtype)
     inside = (cell >= low[..., None]) & (cell < high[..., None])
     return inside / jnp.maximum(high - low, 1)[..., None]
 
 
-def _position_weights(x, rois, scale, bins):
+def _position_weights(x, extent, rois, scale, bins):
     corners = round_half_away(rois.data)
     start, end = corners[:, :2] * scale, (corners[:, 2:] + 1) * scale
     size = jnp.maximum(end - start, 0.1)
-    rows = _mean_weights(start[:, 1], size[:, 1], bins[0], x.shape[2])
-    return rows, _mean_weights(start[:, 0], size[:, 0], bins[1], x.shape[3])
+    rows = _mean_weights(start[:, 1], size[:, 1], bins[0], x.shape[2], extent[0])
+    return rows, _mean_weights(start[:, 0], size[:, 0], bins[1], x.shape[3], extent[1])
 
 
 _PS = {"rois": "ROIs", "rois_num": "RoisNum"}
@@ -226,7 +242,7 @@ _PS = {"rois": "ROIs", "rois_num": "RoisNum"}
 
 @op(slots=_PS, diff="x", rows=MASKED, lod=None, newer="rois_num")
 def psroi_pool(
-    x,
+    x: LoDArray,
     rois: LoDArray,
     rois_num=None,
     *,
@@ -237,7 +253,8 @@ def psroi_pool(
 ):
     """Out[r, c, i, j] = mean over bin (i, j) of region r of channel (c * pooled_height + i) * pooled_width + j of X."""
     bins = (pooled_height, pooled_width)
-    rows, columns = _position_weights(x, rois, spatial_scale, bins)
+    x, extent = _maps(x)
+    rows, columns = _position_weights(x, extent, rois, spatial_scale, bins)
     maps = x.reshape(x.shape[0], output_channels, *bins, *x.shape[2:])[image_of(rois, None, rois_num)]
     return per_region(rois, jnp.einsum("rih,rjw,rcijhw->rcij", rows, columns, maps))
 
@@ -251,7 +268,7 @@ def _(x, rois, *, output_channels, pooled_height, pooled_width):
 @psroi_pool.grad(slots=_PS, newer="rois_num")
 def _(x: Meta, rois: LoDArray, d_out, rois_num=None, *, output_channels, spatial_scale, pooled_height, pooled_width):
     bins = (pooled_height, pooled_width)
-    rows, columns = _position_weights(x, rois, spatial_scale, bins)
+    rows, columns = _position_weights(x, _extent(x), rois, spatial_scale, bins)
     zeros = jnp.zeros((x.shape[0], output_channels, *bins, *x.shape[2:]), x.dtype)
     spread = jnp.einsum("rih,rjw,rcij->rcijhw", rows, columns, valid(rois, d_out))
     return zeros.at[image_of(rois, None, rois_num)].add(spread).reshape(x.shape)

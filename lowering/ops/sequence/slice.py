@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.checks import Demand
+from lowering.engine.context import Context
+from lowering.errors import NeedsExact
 from lowering.ops.sequence import shapes
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import (
@@ -86,19 +88,34 @@ def sequence_enumerate(x: LoDArray, *, win_size: int, pad_value: int = 0):
 
 
 @op(rows=MASKED, lod=None, diff="x", infer=shapes.lod_reset, inplace={"Out": "x"})
-def lod_reset(x: LoDArray, y: LoDArray = None, *, target_lod: list[int] = [], append: bool = False):  # noqa: B006
+def lod_reset(x: LoDArray, y: LoDArray = None, *, ctx, target_lod: list[int] = [], append: bool = False):  # noqa: B006
     """X with a new LoD: that of Y, or the offsets stored in Y, or ``target_lod``.
 
     ``append`` adds the offsets as a new finest level instead of replacing the LoD.
     """
     if y is not None and y.lod:
         return LoDArray(x.data, y.lod, x.nrows, y.nseq, y.longest)
+    if y is not None and y.padded:
+        return _of_padded_offsets(x, y, ctx, append=append and bool(x.lod))
     level = _offsets_given(y, target_lod)
     if level.shape[0] == 0:
         raise ValueError("lod_reset needs Y or a target_lod that is not empty; received neither")
     if append and x.lod:
         return LoDArray(x.data, (*x.lod, level), x.nrows, x.nseq)
     return LoDArray(x.data, (level,), x.nrows)
+
+
+def _of_padded_offsets(x: LoDArray, y: LoDArray, ctx: Context, *, append: bool) -> LoDArray:
+    """X with the offsets that the valid rows of Y hold: those after them repeat the last one, as sequences that are
+    empty, of which the value says that they are none.
+    """
+    if append:
+        raise NeedsExact("an inner LoD level of which only the run knows how many sequences it has")
+    given = y.data.reshape(-1).astype(np.int32)
+    last = jnp.maximum(y.rows() - 1, 0)
+    level = jnp.where(row_numbers(y.capacity) < y.rows(), given, take(given, last))
+    ctx.runner.fed.follow(last, y.rows(), -1)
+    return LoDArray(x.data, (level,), x.nrows if x.padded else jnp.int32(x.capacity), last)
 
 
 def _offsets_given(y: LoDArray | None, target_lod: list[int]) -> Array:
@@ -112,8 +129,10 @@ def _(x: LoDArray, y: LoDArray = None, *, target_lod):
     if y is not None and y.lod:
         return [Demand("y", y.lod[-1][-1:], rows, rows + 1, words="a LoD that ends at the number of rows of X")]
     level = _offsets_given(y, target_lod)
-    ends = np.arange(level.shape[0])
-    low = jnp.where(ends == ends[-1], rows, jnp.where(ends == 0, 0, jnp.roll(level, 1)))
+    ends, last = np.arange(level.shape[0]), level.shape[0] - 1
+    if y is not None and y.padded:
+        level, last = jnp.where(ends < y.rows(), level, rows), y.rows() - 1
+    low = jnp.where(ends >= last, rows, jnp.where(ends == 0, 0, jnp.roll(level, 1)))
     words = "offsets that start at 0, do not decrease and end at the number of rows of X"
     # As one row of numbers: they are no rows of X, whose padding would hide some.
     return [Demand("x" if y is None else "y", level[None], low, jnp.where(ends == 0, 1, rows + 1), words=words)]

@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.engine.align import paired
 from lowering.engine.checks import Demand
 from lowering.errors import Misfit, NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar
 from lowering.program import PADDLE_2
+from lowering.ragged.rows import row_gradient, row_numbers
 from lowering.registry import MASKED, WISE, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
 from lowering.wide.sizes import sizes
@@ -163,34 +165,41 @@ def _(x: Meta, index: LoDArray, d_out: LoDArray):
 
 
 @op(lod=None, diff="x updates", inplace={"Out": "x"}, rows=MASKED)
-def scatter(x: LoDArray, ids: LoDArray, updates: LoDArray, *, overwrite: bool = True):
+def scatter(x: LoDArray, ids: LoDArray, updates: LoDArray, *, ctx, overwrite: bool = True):
     """Out = X with row Ids[i] replaced by Updates[i], or (not ``overwrite``) by the sum of its updates."""
-    data = _whole(x)
-    _aligned(ids, updates)
+    ids, updates = paired(ctx.runner, ctx.op, ids, updates)
+    if ids.shape[0] != updates.shape[0]:
+        raise Misfit(f"Updates and Ids should have same batch-size, received {updates.shape[0]} and {ids.shape[0]}")
     flat = _valid(ids, ids.data.reshape(-1), x.shape[0])
     if overwrite:
-        return _overwritten(data, flat, updates.data)
+        return _by_rows(x, _overwritten(x.data, flat, updates.data))
     hit = jnp.zeros((x.shape[0],), np.bool_).at[flat].set(True, mode="drop")
-    return jnp.where(_column(hit, data.ndim), 0, data).at[flat].add(updates.data, mode="drop")
+    return _by_rows(x, jnp.where(_column(hit, x.data.ndim), 0, x.data).at[flat].add(updates.data, mode="drop"))
 
 
 @scatter.fits
 def _(x, ids, updates):
     _places("Ids", ids)
+    fitting.same("the first dims of Ids and Updates", ids.shape[:1], updates.shape[:1])
     fitting.same("the dims of X and Updates but the first", x.shape[1:], updates.shape[1:])
 
 
 @scatter.check
 def _(x: Meta, ids):
-    return [Demand("ids", ids, 0, x.shape[0])]
+    return [Demand("ids", ids, 0, x.shape[0] if x.nrows is None else x.nrows)]
 
 
 @scatter.grad(rows=MASKED)
 def _(ids: LoDArray, updates: Meta, d_out: LoDArray, *, ctx):
-    """As in Fluid's kernel, X@GRAD is Out@GRAD itself, including replaced rows; since Paddle 2 these are zero."""
-    whole = _whole(d_out)
-    part = _by_rows(ids, jnp.asarray(whole)[ids.data.reshape(-1)], backward=True)
-    return jnp.asarray(whole).at[ids.data.reshape(-1)].set(0) if ctx.release >= PADDLE_2 else whole, part
+    """As in Fluid's kernel, X@GRAD is Out@GRAD itself, including replaced rows; since Paddle 2 these are zero.
+
+    Where Updates has other capacity than Ids, their rows are equally many (see ``scatter``).
+    """
+    whole, flat = jnp.asarray(d_out.data), ids.data.reshape(-1)
+    left = whole.at[_valid(ids, flat, d_out.shape[0])].set(0, mode="drop") if ctx.release >= PADDLE_2 else whole
+    rows = row_numbers(updates.capacity)
+    part = whole[flat[np.minimum(rows, ids.capacity - 1)]] if ids.padded else whole[flat]
+    return _by_rows(d_out, left, backward=True), row_gradient(updates, part)
 
 
 @op(diff="x updates", rows=MASKED)

@@ -10,18 +10,17 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine import random_bits
-from lowering.engine.counts import RowSize, sizes_along, with_rows
+from lowering.engine.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import into_declared, outputs_like, shape_from
-from lowering.ops.tensor.creation import batch_rows, infer_given_shape
+from lowering.ops.tensor.creation import infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import WISE, Longs, Sizes, op
-from lowering.values import LoDArray, Meta, Wide
 
 
-def _with_diagonal(out, dims, diag_num: int, diag_step: int, diag_val: float):
+def with_diagonal(out, dims, diag_num: int, diag_step: int, diag_val: float):
     """The first ``diag_num`` elements of a diagonal of a matrix, ``diag_step`` columns apart, set to a value."""
     if not diag_num:
         return out
@@ -57,7 +56,7 @@ def uniform_random(
     out = random_bits.uniform(key, dims, to_numpy(dtype), min, max)
     given = shape_tensor is None and not shape_tensor_list
     height = dims[0] if given else -1  # as Paddle infers it: before it looks into tensors
-    return into_declared(with_rows(_with_diagonal(out, dims, diag_num, diag_step, diag_val), dims), ctx, height)
+    return into_declared(with_rows(with_diagonal(out, dims, diag_num, diag_step, diag_val), dims), ctx, height)
 
 
 @uniform_random.fits
@@ -116,67 +115,6 @@ def randperm(*, key, n: int, dtype: int = 3, seed: int = 0):
     """Out [n] = a random permutation of 0 .. n - 1."""
     del seed
     return random_bits.permutation(key, n).astype(to_numpy(dtype))
-
-
-def _batch_like(input: Meta, draw, shape, input_dim_idx: int, output_dim_idx: int):
-    """``draw`` of a shape that takes one dim from Input; rows of a padded Input stay rows, and room is room."""
-    dims = list(shape)
-    (dims[output_dim_idx],) = sizes_along(input, [input_dim_idx])
-    out = draw(dims)
-    if isinstance(input, Wide):
-        return with_rows(out, dims)
-    rows = input_dim_idx == output_dim_idx == 0 and input.padded
-    return LoDArray(out, (), input.nrows) if rows else out
-
-
-@op(rows=batch_rows, lod=None, diff="")
-def uniform_random_batch_size_like(
-    input: Meta,
-    *,
-    key,
-    shape: list[int],
-    input_dim_idx: int = 0,
-    output_dim_idx: int = 0,
-    min: float = -1.0,
-    max: float = 1.0,
-    seed: int = 0,
-    diag_num: int = 0,
-    diag_step: int = 0,
-    diag_val: float = 1.0,
-    dtype: int = 5,
-):
-    """Out = values from [min, max); dimension ``output_dim_idx`` equals Input's ``input_dim_idx``.
-
-    ``diag_num`` elements of a diagonal may be set to ``diag_val``, as in uniform_random.
-    """
-    del seed
-    kind = to_numpy(dtype)
-
-    def drawn(dims):
-        return _with_diagonal(random_bits.uniform(key, dims, kind, min, max), dims, diag_num, diag_step, diag_val)
-
-    return _batch_like(input, drawn, shape, input_dim_idx, output_dim_idx)
-
-
-@op(rows=batch_rows, lod=None, diff="")
-def gaussian_random_batch_size_like(
-    input: Meta,
-    *,
-    key,
-    shape: list[int],
-    input_dim_idx: int = 0,
-    output_dim_idx: int = 0,
-    mean: float = 0.0,
-    std: float = 1.0,
-    seed: int = 0,
-    dtype: int = 5,
-):
-    """Out = values from N(mean, std ** 2); dimension ``output_dim_idx`` equals Input's ``input_dim_idx``."""
-    del seed
-    kind = to_numpy(dtype)
-    return _batch_like(
-        input, lambda dims: random_bits.normal(key, dims, kind, mean, std), shape, input_dim_idx, output_dim_idx
-    )
 
 
 def _infer_sampling(op, var_of):
@@ -313,12 +251,6 @@ def _(noise, d_out):
 
 
 @op(diff="", lod=None)
-def exponential(x, *, key, lambda_: float = 1.0):
-    """Out = values of the exponential distribution of rate ``lambda`` in the shape of X."""
-    return (-jnp.log1p(-random_bits.uniform(key, x.shape, x.dtype, 0.0, 1.0)) / lambda_).astype(x.dtype)
-
-
-@op(diff="", lod=None)
 def poisson(x, *, key):
     """Out = values of the Poisson distribution with mean X."""
     return jax.random.poisson(random_bits.device_key(key), x, dtype=np.int64).astype(x.dtype)
@@ -328,19 +260,3 @@ def poisson(x, *, key):
 def dirichlet(alpha, *, key):
     """Out = points of simplices, drawn by the Dirichlet distributions of the rows of Alpha."""
     return jax.random.dirichlet(random_bits.device_key(key), alpha, dtype=alpha.dtype)
-
-
-@op(diff="", lod=None)
-def uniform_random_inplace(x, *, key, min: float = -1.0, max: float = 1.0, seed: int = 0,
-                           diag_num: int = 0, diag_step: int = 0, diag_val: float = 1.0):  # fmt: skip
-    """Out = values from [min, max) in the shape of X; ``diag_num`` elements of a diagonal may be ``diag_val``."""
-    del seed
-    out = random_bits.uniform(key, x.shape, x.dtype, min, max)
-    return _with_diagonal(out, x.shape, diag_num, diag_step, diag_val)
-
-
-@op(slots={"x": "x"}, out="out", diff="", lod=None)
-def gaussian_inplace(x, *, key, mean: float = 0.0, std: float = 1.0, seed: int = 0):
-    """out = values from N(mean, std ** 2) in the shape of x."""
-    del seed
-    return random_bits.normal(key, x.shape, x.dtype, mean, std)
