@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from fluidjax.base.dispatch import compute_in_the_calling_thread
 from fluidjax.base.flags import flag
 from fluidjax.base.places import Place, checked_place, is_compiled_with_cuda, jax_device
 from fluidjax.base.scope import Scope, global_scope, scope_guard
@@ -25,7 +26,6 @@ from fluidjax.execution.arrays import as_numpy as as_numpy
 from fluidjax.execution.carried import dtype_is_compatible_with as dtype_is_compatible_with
 from fluidjax.execution.carried import has_feed_operators as has_feed_operators
 from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
-from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.execution.exchange import results
 from fluidjax.execution.fetch_list import fetch_names, fetch_targets
 from fluidjax.execution.fetch_list import name_of as _to_name_str  # noqa: F401

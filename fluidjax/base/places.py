@@ -12,18 +12,22 @@ from typing import Any
 
 import jax
 
+from fluidjax.base.dispatch import compute_in_the_calling_thread
 from fluidjax.base.errors import explain
 from fluidjax.base.pool import may_accelerate, reserve
 
 
 @functools.cache
 def _accelerators() -> tuple:
+    if not may_accelerate():
+        return ()
+    compute_in_the_calling_thread()  # scripts ask for accelerators before anything else, which starts XLA
     return tuple(device for device in jax.local_devices() if device.platform != "cpu")
 
 
 def default_place() -> Place:
     """The first accelerator, or else the CPU."""
-    return CUDAPlace(0) if may_accelerate() and is_compiled_with_cuda() else CPUPlace()
+    return CUDAPlace(0) if is_compiled_with_cuda() else CPUPlace()
 
 
 class Place:

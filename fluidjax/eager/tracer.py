@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fluidjax import unique_name
+from fluidjax.base.dispatch import compute_in_the_calling_thread
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import default_place
@@ -26,7 +27,6 @@ from fluidjax.eager.tape import UNWANTED, OpNode, Pass, key_of, places
 from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones
 from fluidjax.eager.varbase import VarBase, gradient_of, recorded
 from fluidjax.execution.allocator import keep_freed_memory
-from fluidjax.execution.dispatch import compute_in_the_calling_thread
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 
