@@ -36,7 +36,7 @@ def image_of(rois: LoDArray, given=None, numbers=None) -> jax.Array:
 
 def _maps(x: LoDArray | Wide):
     """(X, its height and width): those that a run uses where X has room for more."""
-    return x.data, _extent(x)
+    return jnp.asarray(x.data), _extent(x)
 
 
 def _extent(x: LoDArray | Meta | Wide):
