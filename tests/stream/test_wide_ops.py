@@ -94,6 +94,8 @@ RECORDED = sorted((RULES.keys() - ELSEWHERE) & {file.stem for file in (DATA / "o
 # What is recorded of these here has no dim that may be wide; whole programs test them.
 NARROW = {"expand_as", "crf_decoding", "linear_chain_crf", "reshape2", "one_hot", "one_hot_v2", "sum", "fill_any_like"}
 NARROW |= {"conv2d_transpose", "nearest_interp", "bicubic_interp"}
+# The regions of what is recorded of these are sequences.
+NARROW |= {"psroi_pool", "roi_align", "roi_pool"}
 
 
 @pytest.mark.parametrize("op_type", RECORDED)
