@@ -9,7 +9,7 @@ import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.feed import shape_fits
+from fluidjax.execution.feed_checks import shape_fits
 from fluidjax.framework import Program, Variable
 from lowering.dtypes import to_numpy
 from lowering.errors import OpError, UninitializedError, near

@@ -21,7 +21,7 @@ import numpy as np
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.feed import checked
+from fluidjax.execution.feed_checks import checked
 from fluidjax.execution.mesh import Spread
 from fluidjax.execution.processes import processes
 from fluidjax.execution.shares import Feed, merged, shares, split

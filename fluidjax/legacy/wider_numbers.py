@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fluidjax.execution import feed
+from fluidjax.execution import feed_checks
 
 
 def install() -> None:
     """Round a float64 array fed to a float32 variable, with a warning; Fluid refuses it."""
     if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
-        feed.rounded.add((np.dtype("float64"), np.dtype("float32")))
+        feed_checks.rounded.add((np.dtype("float64"), np.dtype("float32")))
