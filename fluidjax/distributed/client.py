@@ -14,6 +14,7 @@ from fluidjax.distributed import settings
 from fluidjax.distributed.conversation import Conversations, LateError
 from fluidjax.distributed.settings import IN_PARTS, IN_TURN, SEND_AND_GET
 from fluidjax.distributed.sizes import Items, Sizes
+from fluidjax.distributed.traffic import Traffic
 from fluidjax.distributed.wire import LAST, NOW, TOLD, Message, WireError, flags_of, frames, joined
 from lowering.errors import LoweringError
 
@@ -28,23 +29,6 @@ _OFTEN = 3  # requests of a method, after which those that follow share a stream
 
 class RPCError(LoweringError, RuntimeError):
     """A server did not answer in time, or refused the request; the message says which."""
-
-
-class Traffic:
-    """Bytes sent to and received from servers, and the number of requests."""
-
-    def __init__(self) -> None:
-        self.sent = self.received = self.requests = 0
-        self._lock = threading.Lock()
-
-    def count(self, sent: int = 0, received: int = 0, requests: int = 0) -> None:
-        """Add to the numbers; threads that do so at once lose nothing."""
-        with self._lock:
-            self.sent, self.received = self.sent + sent, self.received + received
-            self.requests += requests
-
-    def __repr__(self) -> str:
-        return f"<{self.requests} requests, {self.sent} bytes sent, {self.received} bytes received>"
 
 
 class Server:

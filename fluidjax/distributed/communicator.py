@@ -134,9 +134,9 @@ class Stepwise(_Uncounted):
     """Half async: each step ends by sending what it pushed and receiving what is available."""
 
     def barrier(self) -> None:
-        """Send, then receive."""
+        """Send, then receive; a server takes what it is sent before it serves its parameters."""
         while sent := self._taken():
-            client.ask("SendVariable", sent)
+            client.tell(sent)
         self._receive()
 
 

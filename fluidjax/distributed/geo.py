@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,19 @@ class Geo(Communication):
             self._begin()
             return
         now = self._now()
-        client.ask("SendVariable", [item for name in self._receives for item in self._moved(name, now[name])])
-        for name, target in self._receives.items():
-            flags = CHANGED if name in self._sparse else 0
-            items = [(endpoint, part, None) for endpoint, part in target.wanted()]
-            self._take_over(name, now[name], client.ask("GetVariable", items, flags))
+        client.tell(item for name in self._receives for item in self._moved(name, now[name]))
+        for flags in (0, CHANGED):
+            names = [name for name in now if (name in self._sparse) == bool(flags)]
+            for name, parts in self._asked(names, flags).items():
+                self._take_over(name, now[name], parts)
         write_back(self._scope, now)
+
+    def _asked(self, names: Sequence[str], flags: int) -> dict[str, list[Any]]:
+        """What the servers hold of some parameters, part by part; all are asked for at once."""
+        wanted = {name: self._receives[name].wanted() for name in names}
+        items = [(endpoint, part, None) for pairs in wanted.values() for endpoint, part in pairs]
+        answers = iter(client.ask("GetVariable", items, flags))
+        return {name: list(islice(answers, len(pairs))) for name, pairs in wanted.items()}
 
     def _moved(self, name: str, now: np.ndarray) -> list[tuple[str, str, Any]]:
         old = self._old[name]

@@ -22,11 +22,8 @@ class Guard:
     """
 
     def __enter__(self) -> Guard:
-        self._process: subprocess.Popen[str] | None = None
-        if hasattr(os, "killpg"):
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, text=True, start_new_session=True
-            )
+        self._groups: set[int] = set()
+        self._process = _begun() if hasattr(os, "killpg") else None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -35,15 +32,31 @@ class Guard:
 
     def add(self, group: int) -> None:
         """Guard a process group, known by the process that leads it."""
+        self._groups.add(group)
         self._tell(f"+{group}")
 
     def forget(self, group: int) -> None:
         """Guard a process group no longer: it has been ended, and its number may come to be another's."""
+        self._groups.discard(group)
         self._tell(f"-{group}")
+
+    def renew(self) -> None:
+        """Start another guard if the one that there was has been ended: what it guarded does not need it to go on."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process.communicate()
+            self._process = _begun()
+            for group in self._groups:
+                self._tell(f"+{group}")
 
     def _tell(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
-            print(line, file=self._process.stdin, flush=True)
+            with contextlib.suppress(BrokenPipeError):  # ``renew`` tells the next one
+                print(line, file=self._process.stdin, flush=True)
+
+
+def _begun() -> subprocess.Popen[str]:
+    command = [sys.executable, "-I", "-S", __file__]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def _watch() -> None:

@@ -85,15 +85,16 @@ def _once(members: Sequence[Member], log_dir: str | None, guard: Guard) -> str |
         for member in members:
             started.append((member, _start(member, log_dir)))
             guard.add(started[-1][1].pid)
-        return _watch(started)
+        return _watch(started, guard)
     finally:
         end([process for _, process in started])
         for _, process in started:
             guard.forget(process.pid)
 
 
-def _watch(started: Sequence[tuple[Member, subprocess.Popen[bytes]]]) -> str | None:
+def _watch(started: Sequence[tuple[Member, subprocess.Popen[bytes]]], guard: Guard) -> str | None:
     while True:
+        guard.renew()
         codes = [(member, process.poll()) for member, process in started]
         for member, code in codes:
             if code not in (None, 0):

@@ -43,14 +43,18 @@ def merge_rows(grad: SelectedRows) -> SelectedRows:
 
 
 def distinct_rows(parts: Sequence[SelectedRows]) -> SelectedRows:
-    """All rows of ``parts``, each once: ascending if one is repeated, else in the order in which they come."""
+    """All rows of ``parts``, each once: ascending if one is repeated, else in the order in which they come.
+
+    Values without a row do not count.
+    """
     joined = _joined(parts) if len(parts) > 1 else parts[0]
     merged = merge_rows(joined)
     if not joined.rows.shape[0]:
         return merged
     distinct = merged.nrows == (joined.rows.shape[0] if joined.nrows is None else joined.nrows)
     rows = jnp.where(distinct, _marked(joined), merged.rows)
-    return replace(merged, rows=rows, values=jnp.where(distinct, joined.values, merged.values))
+    values = jnp.where(distinct, joined.values[: joined.rows.shape[0]], merged.values)
+    return replace(merged, rows=rows, values=values)
 
 
 def _marked(part: SelectedRows) -> Array:

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.distributed.client import Client, RPCError, Traffic
+from fluidjax.distributed.client import Client, RPCError
 from fluidjax.distributed.conversation import Conversation, LateError
 from fluidjax.distributed.listening import Listening
 from fluidjax.distributed.requests import RefusedError, Request
+from fluidjax.distributed.traffic import Traffic
 from fluidjax.distributed.wire import Message, frames
 
 METHOD = "PrefetchVariable"

@@ -7,8 +7,11 @@ import threading
 import numpy as np
 import pytest
 
+import fluidjax as fluid
+from fluidjax.distributed import communicator, geo
 from fluidjax.distributed.client import Client, RPCError
 from fluidjax.distributed.listening import Listening
+from fluidjax.distributed.parts import Target
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.settings import CHUNK, METHODS
 from fluidjax.distributed.wire import Message, frames
@@ -129,3 +132,46 @@ def test_gradients_are_told_and_used_before_the_next_step_asks():
     with job.running():
         losses = job.train(12)
     np.testing.assert_allclose(losses, job.alone(12), rtol=1e-5)
+
+
+@pytest.fixture
+def scope(monkeypatch, client) -> fluid.Scope:
+    """A scope with three parameters of a one, for communicators that talk through the client of this test."""
+    for module in (communicator, geo):
+        monkeypatch.setattr(module, "client", client)
+    found = fluid.Scope()
+    for name in ("v", "a", "b"):
+        found.var(name).get_tensor().set(np.ones(1), fluid.CPUPlace())
+    return found
+
+
+def held(scope: fluid.Scope) -> dict[str, float]:
+    return {name: float(np.array(scope.find_var(name).get_tensor())[0]) for name in ("v", "a", "b")}
+
+
+def at(endpoint: str, *names: str) -> dict[str, Target]:
+    return {name: Target((name,), (endpoint,), ()) for name in names}
+
+
+@pytest.mark.parametrize("made", [communicator.Background, communicator.Stepwise])
+def test_a_communicator_receives_at_the_end_what_it_sent(server, scope, endpoint, made):
+    sends = made(at(endpoint, "w"), at(endpoint, "v"), scope, {"send_queue_size": "4"})
+    sends.start()
+    server.open.clear()
+    for _ in range(4):
+        sends.push(["w"], [np.ones(1)], [], None)
+    threading.Timer(0.3, server.open.set).start()
+    sends.barrier()
+    sends.stop()
+    assert held(scope)["v"] == server.total == 4
+
+
+def test_geo_tells_what_moved_and_asks_once_for_all_dense_parameters(server, scope, endpoint, client):
+    exchange = geo.Geo(at(endpoint, "v", "a", "b"), [], 2, 1, scope)
+    exchange._begin()
+    for name in held(scope):
+        scope.find_var(name).get_tensor().set(np.full(1, 3.0), fluid.CPUPlace())
+    before = client.traffic.requests
+    exchange._exchange()
+    assert client.traffic.requests - before == 2
+    assert held(scope) == {"v": 1, "a": 1, "b": 1}  # 3, of which half the change was sent, and a server that holds 0

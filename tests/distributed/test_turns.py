@@ -14,8 +14,9 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.distributed.asynchronous import Asynchronous
-from fluidjax.distributed.client import Server, Traffic, client
+from fluidjax.distributed.client import Server, client
 from fluidjax.distributed.requests import Request
+from fluidjax.distributed.traffic import Traffic
 from fluidjax.distributed.wire import Message
 from lowering.engine.thread import settings_of_thread
 from tests.distributed.jobs import Job

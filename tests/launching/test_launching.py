@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from fluidjax.launching import jobs, roles
+from fluidjax.launching.guard import Guard
 from fluidjax.recovery import Checkpoints
 
 # The launcher forks, as it does where no process computes beside it.
@@ -90,9 +91,9 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -> None:
-    """Neither a worker nor what the worker started, which holds a port."""
+@pytest.mark.parametrize("number, guarded", [(signal.SIGTERM, True), (signal.SIGKILL, True), (signal.SIGKILL, False)])
+def test_no_process_outlives_the_launcher(tmp_path: Path, number: signal.Signals, guarded: bool) -> None:
+    """Neither a worker nor what the worker started, which holds a port; also if the guard was killed before."""
     starts = f"subprocess.run([sys.executable, '-c', {HOLDS_A_PORT!r}])"
     code = "import signal, subprocess; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + PRINTS + starts
     script = f"""
@@ -104,10 +105,31 @@ jobs.run(lambda: [member], log_dir={str(tmp_path)!r})
     launcher = subprocess.Popen([sys.executable, "-c", script])
     log = tmp_path / "workerlog.0"
     until(lambda: log.exists() and log.read_text().count("\n") == 2, 120)
+    if not guarded:
+        (first,) = guards(launcher.pid)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: bool(guards(launcher.pid)) and guards(launcher.pid) != [first], 120)
+        assert launcher.poll() is None
     launcher.send_signal(number)
     launcher.wait(120)
     pid, port = map(int, log.read_text().split())
     until(lambda: not alive(pid) and is_free(port), 120)
+
+
+def guards(launcher: int) -> list[int]:
+    """The guard of a launcher, if there is one at this moment."""
+    found = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return [int(pid) for pid in found if "guard.py" in Path(f"/proc/{pid}/cmdline").read_text() and alive(int(pid))]
+
+
+def test_a_guard_that_was_ended_is_replaced() -> None:
+    with Guard() as guard:
+        guard._process.kill()
+        guard._process.wait()
+        guard.add(2**22 + 1)
+        guard.forget(2**22 + 1)
+        guard.renew()
+        assert guard._process.poll() is None
 
 
 def until(what: Callable[[], bool], seconds: float) -> None:

@@ -52,6 +52,17 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = 1
         np.testing.assert_allclose(one[name], other[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_fetch_that_nothing_writes_is_refused_before_the_step(merged: bool) -> None:
+    """1.8.5 gives a float32 array of shape [0] whatever was declared, or None for each device."""
+    several = Training(mlp, 2)
+    several.main.global_block().create_var(name="nobody", shape=[5], dtype="int64")
+    before = several.values()
+    with pytest.raises(fluid.core.EnforceNotMet, match="'nobody' has no value"):
+        several.run(several.feed(0), ["nobody", several.loss], return_merged=merged)
+    assert_same(several.values(), before, 0)
+
+
 def test_a_value_set_between_runs_reaches_all_devices() -> None:
     one, several = Training(mlp), Training(mlp, 2)
     for step in range(3):
