@@ -18,6 +18,7 @@ from tests.dygraph.test_promised import (
     Training,
     both,
     compare,
+    names,
     nothing,
     ran,
 )
@@ -118,11 +119,66 @@ def test_each_step_runs_once_it_is_known(kind: Any, make: str, clears: bool, ran
     assert ahead.count(True) >= 30 and "record" not in ran
 
 
-def test_a_rate_that_changes_now_and_then(ahead: list[bool]) -> None:
-    """What was computed with the old one is dropped."""
-    decay = dg.PiecewiseDecay([30, 31, 36, 44], [0.05, 0.1, 0.01, 0.2, 0.02], 0)
-    make = [lambda trained: fluid.optimizer.SGD(dg.PiecewiseDecay(*pieces), parameter_list=trained)]
-    pieces: Any = [30, 31, 36, 44], [0.05, 0.1, 0.01, 0.2, 0.02], 0
-    assert decay.step_num == 0
-    compare(*both(lambda: Looked(nothing, make[0]).run(60)))
-    assert ahead.count(True) >= 25 and ahead.count(False) == 4
+RATES: dict[str, Any] = {
+    "noam": lambda: dg.NoamDecay(16, 10),
+    "polynomial": lambda: dg.PolynomialDecay(0.1, 40, 0.001),
+    "warm-up": lambda: dg.LinearLrWarmup(dg.PiecewiseDecay([30, 36], [0.05, 0.1, 0.01], 0), 32, 0.0, 0.05),
+    "epochs": lambda: dg.StepDecay(0.1, 2, 0.5),
+}
+
+
+def rate_of(t: Training) -> Any:
+    return t.optimizer._learning_rate
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_rate_that_changes_is_foreseen(rate: str, ahead: list[bool]) -> None:
+    def make(trained: Any) -> Any:
+        return fluid.optimizer.Momentum(RATES[rate](), 0.9, parameter_list=trained)
+
+    def train() -> list[Any]:
+        t = Looked(names, make)
+        return [
+            *t.run(FROM + 3 * len(Looked.places)),
+            *t.run(10),
+            t.optimizer._learning_rate.state_dict().get("step_num"),
+        ]
+
+    compare(*both(train))
+    assert ahead.count(True) >= 15 and ahead.count(False) <= 1
+
+
+class Halving(dg.learning_rate_scheduler.LearningRateDecay):
+    """A schedule of the user's own, which is asked once for each step."""
+
+    def step(self) -> float:
+        return float(0.1 * 0.5 ** (self.step_num // 6))
+
+
+def test_a_rate_of_the_users_own_is_not_asked_for_ahead(ahead: list[bool]) -> None:
+    """If it is another one than in the step before, what was computed with that is dropped."""
+    asked: list[int] = []
+    step = Halving.step
+
+    def noted(schedule: Any) -> float:
+        asked.append(schedule.step_num)
+        return step(schedule)
+
+    Halving.step = noted  # type: ignore[method-assign]
+    try:
+        compare(*both(lambda: Looked(nothing, lambda p: fluid.optimizer.SGD(Halving(), parameter_list=p)).run(60)))
+    finally:
+        Halving.step = step  # type: ignore[method-assign]
+    assert asked == [*range(60), *range(60)]
+    assert ahead.count(True) >= 25 and 3 <= ahead.count(False) <= 8
+
+
+def test_a_rate_that_is_never_foreseen_ends_it(ahead: list[bool]) -> None:
+    """The step is recorded again then, in two batches."""
+
+    class Falling(dg.learning_rate_scheduler.LearningRateDecay):
+        def step(self) -> float:
+            return 0.1 / (1 + self.step_num)
+
+    compare(*both(lambda: Looked(nothing, lambda p: fluid.optimizer.SGD(Falling(), parameter_list=p)).run(60)))
+    assert ahead == [False] * 8

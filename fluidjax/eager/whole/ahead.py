@@ -48,7 +48,7 @@ def run_ahead(step: Any, state: list[Any], leaves: list[Value]) -> Ahead | None:
     try:
         found = with_x64(frame.block.call, frame.arguments(outer, state))
     except Exception:  # too little memory for both: it is run as ever, and raises what there is to raise
-        step.ahead = None
+        step.ahead, step.in_vain = None, True
         return None
     return Ahead(frame, found, expected)
 
@@ -57,7 +57,7 @@ def missed(step: Any) -> None:
     """A step was run ahead in vain."""
     step.missed += 1
     if step.missed >= _MISSES and step.missed * _WORTH > step.ran_ahead:
-        step.ahead = None
+        step.ahead, step.in_vain = None, True
 
 
 def _alike(one: Value, other: Value) -> bool:

@@ -29,6 +29,8 @@ def look(value: Value) -> None:
     call, point = recorder.parts[0], recorder.point
     if len(recorder.parts) != 1 or not isinstance(call, Repeated) or call.looks < _LEAST or point.depth > _MOST:
         return
+    if call.step is not None and call.step.in_vain:
+        return
     if FLAGS["FLAGS_cpu_deterministic"] or call.misses >= MISSES or value.serial != recorder.serial:
         return
     uninterrupted(_compute)

@@ -84,6 +84,7 @@ class Step:
         found: the outputs that are the gradients, if they are not cleared.
         ahead: the frame of a block that keeps its arguments, if it is run ahead (see ``looks``); None if not.
         ran_ahead, missed: how often that was of use, and how often it was not.
+        in_vain: whether it was not so often that it is not done again.
         parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
     """
 
@@ -105,6 +106,7 @@ class Step:
         self.found: list[int] = parts["found"]
         self.ahead: Frame | None = parts["ahead"]
         self.ran_ahead = self.missed = 0
+        self.in_vain = False
         self.ids = [*map(id, self.gradients)]
         self.all_ids = {*self.ids}
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
@@ -135,9 +137,9 @@ class Step:
         return not looked or (self.ahead is not None and self.ahead.places.keys() >= looked)
 
     def expects(self) -> list[Any] | None:
-        """The leaves of the pass and the update, with the latest learning rate; None if it takes more than that."""
+        """The leaves of the pass and the update, with the rate that is foreseen; None if it takes more than that."""
         replay = self.replay()
-        rate = None if replay is None else replay.rate
+        rate = None if replay is None else replay.next_rate()
         leaves = [*self.leaves]
         for at, k, spec in self.given:
             if k != len(self.ids) or rate is None or rate.spec is not spec or rate.array is None:
