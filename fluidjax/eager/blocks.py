@@ -25,7 +25,7 @@ from fluidjax.base.flags import FLAGS
 from fluidjax.eager.chunks import Chunked
 from fluidjax.eager.jobs import Jobs
 from fluidjax.eager.order import Record, one_by_one, output_specs
-from fluidjax.eager.packs import Piece, packs_of, taken
+from fluidjax.eager.packs import Piece, packs_of, replaced, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution.buffers import joined
@@ -49,12 +49,18 @@ class Whole:
         packs: leaves and outputs that share a buffer.
         singles, given: the other leaves, and the positions of the other outputs in ``alive``.
         donated: which of the singles donate their memory; all buffers of packs do.
+        keeps: whether none does, though everything is laid out as if it did.
     """
 
     def __init__(
-        self, records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], donated: Sequence[int]
+        self,
+        records: Sequence[Record],
+        leaves: Sequence[Spec],
+        alive: Sequence[int],
+        donated: Sequence[int],
+        keeps: bool = False,
     ) -> None:
-        self.alive = tuple(alive)
+        self.alive, self.keeps = tuple(alive), keeps
         self.places = {code: k for k, code in enumerate(alive)}
         self.compilations = 1
         self.packs = packs_of(records, leaves, alive, donated)
@@ -88,7 +94,7 @@ class Whole:
 
         avals = [leaves[k].aval for k in self.singles]
         avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
-        taken_over = [*self.donated, *range(len(self.singles), len(avals))]
+        taken_over = [] if self.keeps else [*self.donated, *range(len(self.singles), len(avals))]
         return Executable.of(jax.jit(block, donate_argnums=taken_over).trace(*avals))
 
     def call(self, arguments: Sequence[Any]) -> Any:
@@ -110,7 +116,7 @@ class Whole:
         buffers = [buffer for buffer, _ in joins]
         singles = [*map(arrays.__getitem__, self.singles)]
         arrays.clear()
-        for k in self.donated:
+        for k in () if self.keeps else self.donated:
             if singles[k].__class__ is np.ndarray:  # of ops that ran one by one
                 singles[k] = jax.device_put(singles[k], may_alias=False)
             elif sys.getrefcount(singles[k]) > 2:  # the list, and the call
@@ -154,30 +160,35 @@ class Entry:
         family: the sequences that are like it.
         blocks: its compiled forms, the best first.
         last: when it occurred last, counted in runs.
-        asked: the outputs, and whether as one block, that the compiling thread was given.
+        asked: the outputs, whether as one block, and whether as one that keeps its arguments, that the compiling
+            thread was given.
     """
 
     def __init__(self, family: Family, last: int) -> None:
         self.family, self.last = family, last
         self.seconds = 0.0  # of CPU time, taken by repetitions
         self.blocks: list[Whole | Chunked] = []
-        self.asked: list[tuple[frozenset[int], bool]] = []
+        self.asked: list[tuple[frozenset[int], bool, bool]] = []
 
-    def fitting(self, alive: tuple[int, ...]) -> Whole | Chunked | None:
-        """A block that returns all these outputs."""
+    def fitting(self, alive: tuple[int, ...], keeps: bool = False) -> Whole | Chunked | None:
+        """A block that returns all these outputs; ``keeps``: and its arguments, if one does."""
+        found = None
         for block in self.blocks:
             if block.alive == alive or set(alive) <= set(block.alive):
-                return block
-        return None
+                if not keeps or (block.__class__ is Whole and block.keeps):
+                    return block
+                found = found or block
+        return found
 
-    def wants(self, alive: tuple[int, ...], ops: int) -> bool | None:
+    def wants(self, alive: tuple[int, ...], ops: int, keeps: bool = False) -> bool | None:
         """Whether to compile it, which occurs again, as one block (True) or in chunks (False); None for neither."""
         if self.family.seen < min(2 + ops // _LENGTH, _PATIENCE):
             return None
         whole = ops <= _SMALL or self.seconds >= ops * _SECONDS
-        if sum(as_one == whole for _, as_one in self.asked) >= _VARIANTS:
+        alike = [(held, as_one) for held, as_one, kept in self.asked if kept >= keeps]
+        if sum(as_one == whole for _, as_one in alike) >= _VARIANTS:
             return None
-        return None if any(as_one >= whole and held >= set(alive) for held, as_one in self.asked) else whole
+        return None if any(as_one >= whole and held >= set(alive) for held, as_one in alike) else whole
 
 
 class Blocks:
@@ -196,8 +207,12 @@ class Blocks:
         self._jobs = Jobs()
         self._runs = 0
 
-    def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> Sequence[Any]:
-        """The values of the outputs `alive` of recorded ops. Takes ownership of `arrays`, the values of the leaves."""
+    def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...], *, keeps: bool = False) -> Sequence[Any]:
+        """The values of the outputs `alive` of recorded ops. Takes ownership of `arrays`, the values of the leaves.
+
+        Args:
+            keeps: whether a block that keeps its arguments is wanted besides (see ``looks``).
+        """
         if point.depth == 1 or FLAGS["FLAGS_cpu_deterministic"]:  # the numbers of ops run one by one, bit for bit
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._runs += 1
@@ -207,13 +222,15 @@ class Blocks:
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
         entry.last = self._runs
-        block = entry.fitting(alive)
-        if block.__class__ is Whole:
+        block = entry.fitting(alive, keeps)
+        if block.__class__ is Whole and block.keeps >= keeps:
             return block.run(arrays, alive)
         entry.family.see(alive)
-        whole = entry.wants(alive, point.depth)
+        whole = entry.wants(alive, point.depth, keeps)
         if whole is not None:
-            self._ask(entry, whole, point, arrays, alive)
+            self._ask(entry, whole, point, arrays, alive, keeps)
+        if block.__class__ is Whole:
+            return block.run(arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
         arrays = list(map(taken, arrays))
         if block is not None and (rest := block.rest) and entry.family.seconds >= point.depth * _OFTEN:  # type: ignore[union-attr]
@@ -238,20 +255,25 @@ class Blocks:
             self._entries.popitem(last=False)
         return entry
 
-    def _ask(self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...]) -> None:
+    def _ask(
+        self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...], keeps: bool
+    ) -> None:
         """Let the thread compile a sequence, for all outputs that have been needed so far, of it or of others often."""
         alive = tuple(sorted(entry.family.often.union(alive)))
-        for held, as_one in entry.asked:
+        for held, as_one, _ in entry.asked:
             alive = tuple(sorted({*alive, *held})) if as_one == whole else alive
-        entry.asked.append((frozenset(alive), whole))
+        entry.asked.append((frozenset(alive), whole, keeps))
         records, leaves = _records(point), tuple([spec for each in point.way() for spec in each.fresh])
-        donated = _donatable(records, arrays, leaves, alive) if whole else ()
+        if keeps:
+            donated = tuple(replaced(records, alive))
+        else:
+            donated = _donatable(records, arrays, leaves, alive) if whole else ()
         often = entry.family.seconds >= point.depth * _OFTEN
 
         def compile() -> None:
             made: Whole | Chunked
             if whole:
-                made = Whole(records, leaves, alive, donated)
+                made = Whole(records, leaves, alive, donated, keeps)
             else:
                 made = Chunked(records, leaves, alive, self._chunks)
             entry.blocks.insert(0, made)
@@ -268,11 +290,14 @@ class Blocks:
         block.compile_rest(rest)
         self.compilations += block.compilations - before
 
-    def whole(self, point: Point, alive: tuple[int, ...]) -> Whole | None:
-        """The block of the sequence that ends at a point, if it is one block that returns these outputs."""
+    def whole(self, point: Point, alive: tuple[int, ...], *, keeps: bool = False) -> Whole | None:
+        """The block of the sequence that ends at a point, if it is one block that returns these outputs.
+
+        ``keeps``: and its arguments.
+        """
         entry = self._entries.get(point)
-        block = None if entry is None else entry.fitting(alive)
-        return block if block.__class__ is Whole else None
+        block = None if entry is None else entry.fitting(alive, keeps)
+        return block if block.__class__ is Whole and block.keeps >= keeps else None
 
     def compilations_of(self, point: Point) -> int:
         """How often parts of the sequence that ends at a point were compiled."""

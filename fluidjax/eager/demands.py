@@ -16,6 +16,7 @@ import numpy as np
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.packs import taken
 from fluidjax.eager.values import Spec, Value
 from lowering.engine.checks import Demand, bad_places, demands, flag_of, merged, source_of
 from lowering.program import FRAMEWORK_FOLDERS
@@ -70,6 +71,25 @@ class DemandKernel(Kernel):
     def reads_host(self, ins: Sequence[Value]) -> bool:
         """Whether all numbers read are NumPy arrays."""
         return all(type(ins[k].array) is np.ndarray for k in self.reads)
+
+
+class Faults:
+    """Checks that run with the pending ops: which flags they give, of which kernel, and for which line of the user."""
+
+    def __init__(self) -> None:
+        self.flags: list[tuple[Any, DemandKernel, str]] = []
+
+    def add(self, flag: Any, check: DemandKernel) -> None:
+        """A check is pending; its flag is a value."""
+        self.flags.append((flag, check, user_line()))
+
+    def report(self) -> None:
+        """Raise the error of the first op, among those that ran, with a number it cannot take."""
+        flags, self.flags = self.flags, []
+        for flag, check, line in flags:
+            is_broken, number = np.asarray(taken(flag.array))
+            if is_broken:
+                raise broken(check, int(number), "ids, labels or divisors within their range", line)
 
 
 def _limits(flat: Sequence[Any], found: Sequence[Demand]) -> tuple[tuple[int, int], ...] | None:

@@ -16,10 +16,10 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.alive import array_of, lost, referenced, to_device
 from fluidjax.eager.blocks import Blocks
-from fluidjax.eager.demands import DemandKernel, broken, demand_of, user_line, within
+from fluidjax.eager.demands import DemandKernel, Faults, demand_of, within
 from fluidjax.eager.kernels import Kernel, replaced
 from fluidjax.eager.moving import moves
-from fluidjax.eager.packs import Piece, taken
+from fluidjax.eager.packs import Piece
 from fluidjax.eager.points import Point, Tree
 from fluidjax.eager.sizes import Bound, bound, known
 from fluidjax.eager.tape import UNWANTED
@@ -46,15 +46,18 @@ class Recorder:
         apart: how many constants of the batch were not recorded, because they change.
         parts: what has been repeated in the batch: calls of layers, backward passes and updates.
         promised: the step that stands for the batch, of which nothing is recorded (see ``promised``); None for none.
-        learn: is told of the parts of each batch that ran.
+        learn: is told of the parts of each batch that ran, and which of its outputs were looked at before.
+        look: computes what is looked at without ending the batch, where that is of use (see ``looks``).
+        looked: the outputs that were computed so, and after how many ops.
     """
 
     promised: Any = None
     learn: Any = None
+    look: Any = None
 
     def __init__(self) -> None:
         self.blocks = Blocks()
-        self._faults: list[Any] = []  # (flag, its kernel, the user's line) of checks that run with the pending ops
+        self._faults = Faults()
         self.serial = 0
         self._draws = 0
         self._tree = Tree()
@@ -71,6 +74,7 @@ class Recorder:
         self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
         self.parts: list[Any] = []
+        self.looked: dict[int, int] = {}
         self.limit = LIMIT
 
     def follow(self, point: Point, variables: Sequence[Any]) -> tuple[list[Any], int] | None:
@@ -217,18 +221,10 @@ class Recorder:
     def _check(self, check: DemandKernel, ins: Sequence[Value]) -> Any:
         if check.reads_host(ins):
             return check.refuse(ins)
-        self._faults.append((self.run(check, ins)[0], check, user_line()))
+        self._faults.add(self.run(check, ins)[0], check)
         if not FLAGS["FLAGS_eager_blocks"]:
-            self._report()
+            self._faults.report()
         return None
-
-    def _report(self) -> None:
-        """Raise the error of the first op, among those that ran, with a number it cannot take."""
-        faults, self._faults = self._faults, []
-        for flag, check, line in faults:
-            broken_, number = np.asarray(taken(flag.array))
-            if broken_:
-                raise broken(check, int(number), "ids, labels or divisors within their range", line)
 
     def leaf(self, value: Value) -> int:
         """The code of an existing value, which becomes a leaf."""
@@ -302,12 +298,13 @@ class Recorder:
         """The same, where a vector in a buffer (see ``packs``) may stay there."""
         if value.array is None and value.serial == self.serial:
             value.array = known(self.point, value)
+        if value.array is None and self.parts and not self._faults.flags and self.look is not None:
+            self.look(value)
         if value.array is None:
             self.flush()
             if value.array is None:
                 raise lost()
-            if self._faults:
-                self._report()
+            self._faults.report()
         return value.array
 
     def flush(self) -> None:
@@ -315,10 +312,10 @@ class Recorder:
         uninterrupted(self._run_pending)
 
     def _run_pending(self) -> None:
-        point, parts = self.point, self.parts
+        point, parts, looked = self.point, self.parts, self.looked
         self._run_batch()
         if parts and self.learn is not None:
-            self.learn(point, parts)
+            self.learn(point, parts, looked)
 
     def _run_batch(self) -> None:
         for reference in self.calls:
@@ -326,9 +323,11 @@ class Recorder:
                 call.hold()
         call = None
         point, leaves, outputs = self.point, self.leaves[: self.point.leaves], self.outputs
-        returning, kept = self._returning, self.kept
+        returning, kept, looked = self._returning, self.kept, self.looked
         self.clear()
         alive = referenced(outputs, point.end)
+        if looked:
+            alive = tuple(sorted({*looked, *alive}))
         if not alive:
             return
         to_device(returning)
@@ -338,13 +337,14 @@ class Recorder:
                 value.array = None
         del leaves, returning
         try:
-            results = self.blocks.run(point, arrays, alive)
+            results = self.blocks.run(point, arrays, alive, keeps=bool(looked))
         except BaseException:
             for group in kept:
                 group.intact = False
             raise
         for code, array in zip(alive, results, strict=True):
-            outputs[code].array = array
+            if code not in looked:  # whoever looked has these numbers
+                outputs[code].array = array
 
 
 recorder = Recorder()

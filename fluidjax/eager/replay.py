@@ -94,6 +94,8 @@ class Replay:
         read, written: the variables that they read before they write them, and those that they write.
         together: what the variables hold between steps that are known as a whole (see ``together``); None for none.
         formed, promises: how often that was formed, and how often a block ran on it.
+        rate: the last of the given values, which is no gradient but the learning rate.
+        foresees: refers to a function that gives the next one as a variable, or None; None if there is none.
     """
 
     def __init__(self, calls: Sequence[Call], given: Sequence[Any]) -> None:
@@ -114,6 +116,8 @@ class Replay:
         self.read, self.written = list(read.values()), list(written.values())
         self.together: Any = None
         self.formed = self.promises = 0
+        self.rate: Any = None
+        self.foresees: Any = None
         # Its own alone, as far as can be seen: nothing else reads or writes an optimizer's variables in a step.
         own = {key for key, var in written.items() if key in read and var.__class__ is VarBase}
         self._own = [var for var in self.read if id(var) in own]
@@ -126,8 +130,15 @@ class Replay:
         """Release the values that are kept together."""
         self._kept = None
 
+    def next_rate(self) -> Any:
+        """The value that ``rate`` will probably have in the next update; None if that is not known."""
+        foresees = None if self.foresees is None else self.foresees()
+        found = None if foresees is None else foresees()
+        return self.rate if found is None else found._value
+
     def run(self, tracer: Any, given: Sequence[Any]) -> None:
         """Run the ops with other given variables."""
+        self.rate = given[-1]._value
         promised = recorder.promised
         if promised is not None and promised.update(self, given):
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -16,6 +17,7 @@ from fluidjax.framework import Program, Variable, default_main_program
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._schedules.base import LearningRateDecay
+from fluidjax.optimizer.foreseen import rate_ahead
 from fluidjax.regularizer import append_regularization_ops
 
 Pair = tuple[Any, Any]  # (ParamBase, its gradient)
@@ -137,6 +139,7 @@ class EagerUpdates:
             self._eager_write(pairs)
         if form is not None and form == self._replay_form:  # now the accumulators are there
             self._replay = tracer.replay(calls, given)
+            self._replay.foresees = weakref.WeakMethod(self._rate_ahead)
             self._replay_names = tracer.ids["tmp"] - names
         self._replay_form = form
         return []
@@ -182,6 +185,10 @@ class EagerUpdates:
             self._learning_rate_map[program] = self._learning_rate()
         elif program not in self._learning_rate_map:
             self._learning_rate_map[program] = rate_variable(float(self._learning_rate), dtype)
+
+    def _rate_ahead(self) -> Any:
+        """The rate of the next step, a variable, if it is known already; None if not."""
+        return rate_ahead(self._learning_rate)
 
     def _eager_accumulator(self, name: str, param: Any, fill_value: float, settings: Mapping[str, Any]) -> Any:
         found = self._accumulators[name].get(param.name)

@@ -135,7 +135,7 @@ def test_a_batch_that_fails_leaves_none_of_them(monkeypatch: pytest.MonkeyPatch)
     def fail(training: Training, k: int) -> None:
         together.append(training.kept())
         if len(together) == 3:
-            monkeypatch.setattr(blocks.Blocks, "run", lambda *args: 1 / 0)
+            monkeypatch.setattr(blocks.Blocks, "run", lambda *args, **named: 1 / 0)
 
     training.between = fail
     with pytest.raises(ZeroDivisionError):

@@ -66,7 +66,7 @@ class Logits(Net):
 class Training:
     """A net, its optimizer, and what is done at some places."""
 
-    places, kind = PLACES, Net
+    places, kind, start = PLACES, Net, FROM
 
     def __init__(self, does: Callable[[Training], Any], make: Any = None, clears: bool = True) -> None:
         self.net = self.kind()
@@ -81,7 +81,7 @@ class Training:
         self.held: list[Any] = []
 
     def at(self, place: str) -> None:
-        turn, rest = divmod(self.step - FROM, 3)
+        turn, rest = divmod(self.step - self.start, 3)
         if turn >= 0 and not rest and self.places[turn % len(self.places)] == place:
             self.place = place
             self.seen.append(self.does(self))

@@ -22,6 +22,7 @@ from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.learning import learn
+from fluidjax.eager.whole.looks import look
 from fluidjax.eager.whole.steps import Repeated
 from fluidjax.framework import default_main_program
 
@@ -135,7 +136,7 @@ class Entry:
 
 
 _watching = False
-recorder.learn = learn
+recorder.learn, recorder.look = learn, look
 
 
 def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any] | None:
@@ -146,7 +147,11 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
     tracer = current_tracer()
     if tracer.__class__ is not Tracer or tracer.traced is not None or tracer.recording is not None:
         return None
-    if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"] or recorder.point.expected is None:
+    if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"]:
+        return None
+    if recorder.point.depth > recorder.limit:  # the step before has ended, and what follows begins another batch
+        recorder.flush()
+    if recorder.point.expected is None:
         return None
     latest = table.get(None) if table and not named else None  # the call that a step began with when one was promised
     if latest is not None and (found := latest.start(layer, tracer, inputs)) is not None:

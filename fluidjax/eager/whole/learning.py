@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.passes import Known
 from fluidjax.eager.pending import recorder
@@ -11,31 +14,52 @@ from fluidjax.eager.points import Point
 from fluidjax.eager.replay import Replay, Update
 from fluidjax.eager.values import Spec, Value, cleared, is_plain
 from fluidjax.eager.varbase import VarBase
-from fluidjax.eager.whole.frames import frame_of
+from fluidjax.eager.whole.frames import Frame, frame_of
 from fluidjax.eager.whole.later import Later, Other
-from fluidjax.eager.whole.steps import Repeated, Step
+from fluidjax.eager.whole.looks import Seen
+from fluidjax.eager.whole.steps import MISSES, Repeated, Step
 from fluidjax.eager.whole.together import Together
 
 
-def learn(point: Point, parts: list[Any]) -> None:
-    """A batch that led to a point ran, and consisted of these parts alone or among others."""
-    if len(parts) != 3 or not isinstance(parts[0], Repeated) or parts[0].misses == _MISSES:
+def learn(point: Point, parts: list[Any], looked: Mapping[int, int]) -> None:
+    """A batch that led to a point ran, and consisted of these parts alone or among others.
+
+    Args:
+        looked: its outputs that were computed before it ended, and after how many ops (see ``looks``).
+    """
+    _seen.batch(parts)
+    if not parts or not isinstance(parts[0], Repeated) or parts[0].misses == MISSES:
         return
     if FLAGS["FLAGS_cpu_deterministic"]:  # no block runs
         return
-    call, passed, (replay, update, count) = parts[0], parts[1], parts[2] if parts[2].__class__ is tuple else _NONE
-    if passed.__class__ is not Known or replay is None or recorder.blocks.whole(point, ()) is None:
-        return
-    if replay.formed >= _FORMED and replay.promises < _WORTH * replay.formed:
-        return
     try:
-        step, making = call.step, _Making(point, call, passed, replay, update, count)
-        if step is None or step.parts != making.parts:
-            step = call.step = making.step()
-        _form(step, replay)
-        call.misses = 0
+        if _is_learnt(point, parts, looked):
+            parts[0].misses = 0
     except Other:
-        call.misses += 1
+        parts[0].misses += 1
+
+
+def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> bool:
+    """Whether the next batch may be promised. Raises Other."""
+    if len(parts) != 3 or parts[1].__class__ is not Known or parts[2].__class__ is not tuple:
+        if looked:  # the batch went on in vain
+            raise Other
+        return False
+    call, passed, (replay, update, count) = parts
+    if replay.formed >= _FORMED and replay.promises < _WORTH * replay.formed:
+        if looked:
+            raise Other
+        return False
+    if recorder.blocks.whole(point, tuple(looked), keeps=bool(looked)) is None:
+        return False
+    step, making = call.step, _Making(point, call, passed, replay, update, count)
+    if step is None or step.parts != making.parts or not step.shows(looked.keys()):
+        made = making.step(looked)
+        if made is None:
+            return False
+        step = call.step = made
+    _form(step, replay)
+    return True
 
 
 def _form(step: Step, replay: Replay) -> None:
@@ -78,8 +102,8 @@ class _Making:
         self._updated = [*replay.written, *self._changed]
         self._numbers = {id(var): n for n, var in enumerate(self._updated)}
 
-    def step(self) -> Step:
-        """The step. Raises Other."""
+    def step(self, looked: Mapping[int, int]) -> Step | None:
+        """The step; None while no block gives what is looked at. Raises Other."""
         call, passed, body = self._call, self._passed, self._call.body
         if len(self._numbers) < len(self._updated) or not all([r.__class__ is Spec for r in body.reads]):
             raise Other
@@ -94,17 +118,35 @@ class _Making:
         cleared = _are_cleared(list(gradients))
         own = self._own()
         alive = [code for _, code in own] + ([] if cleared else [*gradients.values()])
-        block = recorder.blocks.whole(self._point, tuple(alive))
-        frame = None if block is None else frame_of(block, own)
-        if frame is None or not gradients:
+        frame, ahead = self._frame(own, alive), None
+        if looked:
+            if self._bytes() > _LARGE or {*looked.values()} != {self._call.body.stretch.ops + len(self._between)}:
+                raise Other
+            alive = sorted({*looked, *alive})
+            if recorder.blocks.whole(self._point, tuple(alive), keeps=True) is None:
+                return None
+            ahead = self._frame(own, alive, keeps=True)
+            frame = frame if frame.layout is ahead.layout else ahead
+        if not gradients:
             raise Other
         return Step(
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
-            replay=self._replay, frame=frame, parts=self.parts,
+            replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
             ops=later.ops, between=later.between, zeros=later.zeros(),
-            found=[] if cleared else [frame.places[code] for code in gradients.values()],
+            found=[] if cleared else [*gradients.values()],
         )  # fmt: skip
+
+    def _frame(self, own: Sequence[tuple[int, int]], alive: Sequence[int], *, keeps: bool = False) -> Frame:
+        block = recorder.blocks.whole(self._point, tuple(alive), keeps=keeps)
+        frame = None if block is None else frame_of(block, own)
+        if frame is None:
+            raise Other
+        return frame
+
+    def _bytes(self) -> int:
+        """Of the variables that the step replaces."""
+        return sum([math.prod(var._spec.shape) * to_numpy_dtype(var._spec.dtype).itemsize for var in self._updated])
 
     def _later(self) -> list[Point]:
         """The ops between the call and the pass."""
@@ -171,6 +213,6 @@ class _Making:
         return leaves, given
 
 
-_NONE = None, None, 0
-_MISSES = 16  # batches that begin with a call and are no such step
+_seen = Seen()
+_LARGE = 1 << 28  # bytes: of larger variables there is one copy, and a look ends the batch
 _FORMED, _WORTH = 8, 3  # after so many times, a step must have run so often for each

@@ -21,8 +21,10 @@ from fluidjax.eager.packs import Piece, taken
 from fluidjax.eager.pending import LIMIT, Recorder, recorder
 from fluidjax.eager.replay import Replay
 from fluidjax.eager.sharing import Shared
-from fluidjax.eager.values import Value
+from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.whole.ahead import Ahead, missed, run_ahead
+from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.whole.standing import Held, PromisedNode
 from fluidjax.eager.whole.together import Together
@@ -82,6 +84,7 @@ class Promise:
         self.outputs: list[tuple[weakref.ref[Any], int]] = []  # what it computes, with the number of the output
         self.draws: dict[int, Value] = {}  # the keys of ops, by their numbers
         self.taken: list[list[tuple[Any, Value]]] = []  # what each op read besides these: variables and their values
+        self.ahead: Ahead | None = None  # what the block gave, if somebody has looked (see ``looks``)
 
     # What comes.
 
@@ -230,6 +233,8 @@ class Promise:
             if value in leaves or value in self.leaves:
                 return False
             leaves[at] = value
+        if self.ahead is not None and not self.ahead.took(leaves):  # the rate is another one
+            self.ahead = missed(step)
         self.leaves += leaves
         self.replay, self.given, self.came = replay, given, UPDATE
         return True
@@ -243,13 +248,36 @@ class Promise:
 
     # Looking.
 
-    def value(self, code: int) -> Value | None:
+    def value(self, code: int, spec: Spec) -> Value | None:
         """The value of an output."""
+        if not self._over and self._is_shown(code):
+            return self.ahead.value(code, spec)  # type: ignore[union-attr]
         self.settle()
         for reference, each in self.outputs:
             if each == code and (var := reference()) is not None:
                 return var._held
         return None
+
+    def _is_shown(self, code: int) -> bool:
+        """Whether an output is there because the block has been run ahead, which is done if it can be."""
+        if self._is_all():
+            return False
+        frame = self.step.ahead
+        if self.ahead is None and frame is not None and code in frame.places and self._is_forward():
+            uninterrupted(self._run_ahead)
+        return self.ahead is not None and code in self.ahead.frame.places
+
+    def _is_forward(self) -> bool:
+        """Whether the call and all ops have come, and perhaps the pass."""
+        return self.came != UPDATE and len(self.taken) == len(self.step.ops)
+
+    def _run_ahead(self) -> None:
+        if self.together.intact:
+            self.ahead = run_ahead(self.step, self.together.state, self.leaves)
+
+    def _is_all(self) -> bool:
+        """Whether the whole step has come."""
+        return self.came == UPDATE and self.cleared >= self.step.cleared
 
     def settle(self) -> None:
         """Run what has come, if it is all; record it otherwise. An interrupt waits."""
@@ -260,9 +288,11 @@ class Promise:
         self._over = True
         recorder.__class__ = Recorder
         recorder.promised = None
-        if self.came == UPDATE and self.cleared >= self.step.cleared and self._can_give():
+        if self._is_all() and self._can_give():
             self._run()
         else:
+            if self.ahead is not None:
+                missed(self.step)
             record(self)
         self.variables, self.values, self.leaves, self.given, self.taken = [], [], [], (), []
         self.replay = self.node = None  # the node refers to this
@@ -270,14 +300,21 @@ class Promise:
 
     def _can_give(self) -> bool:
         """Whether the block returns all that is still wanted."""
-        places = self.step.frame.places
+        places = self._frame().places
         for reference, code in self.outputs:
             if code not in places and reference() is not None:
                 return False
         return True
 
+    def _frame(self) -> Frame:
+        return self.step.frame if self.ahead is None else self.ahead.frame
+
     def _run(self) -> None:
-        step, together, frame = self.step, self.together, self.step.frame
+        if self.ahead is not None:
+            self.step.ran_ahead += 1
+            self._take(self.ahead.found)
+            return
+        together, frame = self.together, self.step.frame
         leaves: list[Any] = self.leaves
         outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
         if Piece in {*map(type, outer)}:
@@ -291,14 +328,19 @@ class Promise:
             together.lose()
             self._give([None] * (1 + max(frame.places.values())))
             raise
+        self._take(found)
+
+    def _take(self, found: Sequence[Any]) -> None:
+        """The variables become what the block gave."""
+        together, frame = self.together, self._frame()
         together.state = frame.state(found)
-        together.gradients = None if self.cleared else [found[k] for k in step.found]
+        together.gradients = None if self.cleared else [found[frame.places[code]] for code in self.step.found]
         self._give(found)
         self.replay.promises += 1
 
     def _give(self, results: Sequence[Any]) -> None:
         """Give the variables that are still there their values; None where the block failed."""
-        places = self.step.frame.places
+        places = self._frame().places
         for reference, code in self.outputs:
             var = reference()
             if var is not None:

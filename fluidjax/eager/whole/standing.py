@@ -24,12 +24,12 @@ class Held:
 
     def now(self) -> Value | None:
         """The value."""
-        return self.promise.value(self.code)
+        return self.promise.value(self.code, self.spec)
 
     def stopping(self, stop: bool) -> None:
         """The variable is about to be stopped, or the contrary: whatever read it has to have read it as it was."""
         if not stop or not self.promise.is_unread(self.code):
-            self.now()
+            self.promise.settle()
 
     def becomes(self, value: Value | None) -> Value | None:
         """What the variable holds once a value is assigned to it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ from fluidjax.eager.varbase import VarBase
 from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.promised import Promise
 
+MISSES = 16  # batches that begin with a call and are no step that can be promised
+
 
 class Repeated:
     """A call of a layer that can be repeated.
@@ -28,12 +30,13 @@ class Repeated:
         sources: for each variable that it reads, the number of the argument, or the variable.
         step: the step that begins with it; None for none.
         misses: how often no step could be made of what followed it.
+        looks: how often the rest of a step followed in another batch (see ``looks``).
     """
 
     body: Body
     sources: list[Any]
     step: Step | None = None
-    misses = 0
+    misses = looks = 0
 
 
 class Op(NamedTuple):
@@ -78,7 +81,10 @@ class Step:
         updated: the variables that are replaced: by the update, and after these by the call.
         cleared: whether the gradients are zero when the block runs.
         replay: a weak reference to the update.
-        found: the places of the gradients among the block's results.
+        found: the outputs that are the gradients, if they are not cleared.
+        ahead: the frame of a block that keeps its arguments, if it is run ahead (see ``looks``); None if not.
+        ran_ahead, missed: how often that was of use, and how often it was not.
+        in_vain: whether it was not so often that it is not done again.
         parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
     """
 
@@ -98,6 +104,9 @@ class Step:
         self.between: list[tuple[int, int, Spec]] = parts["between"]
         self.zeros: frozenset[int] = parts["zeros"]
         self.found: list[int] = parts["found"]
+        self.ahead: Frame | None = parts["ahead"]
+        self.ran_ahead = self.missed = 0
+        self.in_vain = False
         self.ids = [*map(id, self.gradients)]
         self.all_ids = {*self.ids}
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
@@ -122,6 +131,21 @@ class Step:
         flows = [self.updated[n]._stop_gradient is False for n in self.numbers if n is not None]
         known = [flow for n, flow in zip(self.numbers, self.body.flows, strict=True) if n is not None]
         return flows == known and all([var._stop_gradient is False for var in self.gradients])
+
+    def shows(self, looked: Set[int]) -> bool:
+        """Whether these outputs are computed when it is run ahead."""
+        return not looked or (self.ahead is not None and self.ahead.places.keys() >= looked)
+
+    def expects(self) -> list[Any] | None:
+        """The leaves of the pass and the update, with the rate that is foreseen; None if it takes more than that."""
+        replay = self.replay()
+        rate = None if replay is None else replay.next_rate()
+        leaves = [*self.leaves]
+        for at, k, spec in self.given:
+            if k != len(self.ids) or rate is None or rate.spec is not spec or rate.array is None:
+                return None
+            leaves[at] = rate
+        return leaves
 
     def begin(
         self, tracer: Any, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
