@@ -169,7 +169,7 @@ def _made_again(
     program: ProgramView, loop: OpView, body: BlockView, env: Mapping[str, Any]
 ) -> Iterator[tuple[str, Again]]:
     """Shrunken static inputs: their rows are live anyway, and how many of them a step keeps follows from its number."""
-    follow = _Follow(program, body, env, _counters(program, body, env))
+    follow = Follow(program, body, env, _counters(program, body, env))
     written = all_writes(program, body.idx)
     for number, op in enumerate(body.ops):
         if op.type == "shrink_rnn_memory":
@@ -237,7 +237,7 @@ def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool
 
 def _accesses(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> dict[str, Any]:
     """array -> its accesses; under '' the names whose value at the end of a step is known."""
-    follow = _Follow(program, body, env, _counters(program, body, env))
+    follow = Follow(program, body, env, _counters(program, body, env))
     found: dict[str, Any] = {}
     for position, op in enumerate(body.ops):
         if op.type in ("read_from_array", "write_to_array"):
@@ -262,7 +262,7 @@ def _counters(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> 
         start = _constant(env, name)
         if start is None:
             continue
-        follow = _Follow(program, body, {}, {name: start})
+        follow = Follow(program, body, {}, {name: start})
         for op in body.ops:
             follow.run(op)
         end = follow.now.get(name)
@@ -279,7 +279,7 @@ def _constant(env: Mapping[str, Any], name: str) -> Affine | None:
     return Affine(int(host.reshape(())), 0, str(host.dtype), host.shape)
 
 
-class _Follow:
+class Follow:
     """Follows integers through the ops of one step."""
 
     def __init__(self, program: ProgramView, body: BlockView, env: Mapping[str, Any], start: Mapping[str, Affine]):

@@ -24,6 +24,7 @@ from lowering.engine.runner import Runner
 from lowering.loops.carried import known_int
 from lowering.loops.contractions import Contraction, contractions, over_rows
 from lowering.loops.facts import Affine
+from lowering.loops.gradient_arrays import Written
 from lowering.loops.saves import Reread
 from lowering.program import EMPTY, BlockView, OpView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, Wide, data_of
@@ -34,10 +35,16 @@ _ROWS = 512
 
 @dataclass(frozen=True)
 class Stack:
-    """Values of all steps: that of step t is ``buffer[first + t]``."""
+    """Values of all steps: that of step t is ``buffer[first + t]``.
+
+    Attributes:
+        buffer: an array, or the name of one that the loop leaves.
+        ends: whether what follows those of the steps that were taken is zeros.
+    """
 
     buffer: Any
     first: int = 0
+    ends: bool = False
 
 
 @dataclass
@@ -95,10 +102,16 @@ class Hoist:
         found = {}
         for one in self.taken:
             if one.operands is not None:
-                left, right = (o if isinstance(o, Stack) else Stack(kept[o]) for o in one.operands)
+                left, right = (_placed(o, kept) for o in one.operands)
                 like = data_of(env[one.op.inputs[one.rule.source][0]])
                 found[one.name] = contract(left, right, steps, platform).reshape(like.shape).astype(like.dtype)
         return found
+
+
+def _placed(operand: str | Stack, kept: Mapping[str, Any]) -> Stack:
+    if isinstance(operand, str):
+        return Stack(kept[operand], ends=True)
+    return replace(operand, buffer=kept[operand.buffer]) if isinstance(operand.buffer, str) else operand
 
 
 def find_hoists(block: BlockView, summed: Iterable[str]) -> Hoist:
@@ -127,12 +140,22 @@ def stacks_of(scopes: StepScopes, found: Mapping[str, Any], env: Mapping[str, An
     for name, value in found.items():
         saved = scopes.saved.get(name)
         if saved is not None and hasattr(data_of(saved), "shape"):
-            stacks[id(data_of(value))] = Stack(data_of(saved))
+            stacks[id(data_of(value))] = Stack(data_of(saved), ends=True)
         again = scopes.extra.get(name)
         if isinstance(again, Reread) and isinstance(again.index, Affine) and again.index.stride == 1:
             array = env[again.array]
             if isinstance(array, TensorArray) and array.stacked and hasattr(data_of(array.buffer), "shape"):
                 stacks[id(data_of(value))] = Stack(data_of(array.buffer), again.index.first)
+    return stacks
+
+
+def stacks_written(written: Mapping[str, Written], env: Mapping[str, Any]) -> dict[int, Stack]:
+    """id of a value that a step has written as an element of a gradient array -> the array's stack."""
+    stacks = {}
+    for array, (name, index) in written.items():
+        value, held = data_of(env[name]), env[array]
+        if index.stride == 1 and hasattr(value, "shape") and data_of(held.buffer).shape[1:] == value.shape:
+            stacks[id(value)] = Stack(array, index.first, ends=True)
     return stacks
 
 
@@ -172,8 +195,11 @@ def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
         turn = at + jnp.arange(size, dtype=jnp.int32)
         fresh = ((turn >= begin) & (turn < steps))[:, None, None]
         a, b = (jax.lax.dynamic_slice_in_dim(s.buffer, s.first + at, size) for s in (left, right))
-        zero = jnp.zeros((), a.dtype)
-        return begin + size, total + _product(jnp.where(fresh, a, zero), jnp.where(fresh, b, zero), platform)
+        if room % size or not left.ends:
+            a = jnp.where(fresh, a, jnp.zeros((), a.dtype))
+        if room % size or not right.ends:
+            b = jnp.where(fresh, b, jnp.zeros((), b.dtype))
+        return begin + size, total + _product(a, b, platform)
 
     start = jnp.zeros((left.buffer.shape[2], right.buffer.shape[2]), right.buffer.dtype)
     return jax.lax.while_loop(lambda c: c[0] < steps, add, (jnp.int32(0), start))[1]
