@@ -20,6 +20,7 @@ from lowering.engine.dataflow import all_writes, sub_blocks
 from lowering.errors import LoweringError
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known_int, stacked_template, zero_gradient, zeros
+from lowering.loops.facts import Again
 from lowering.loops.gradient_arrays import Written, find_array_facts
 from lowering.loops.hoist import Hoist, find_hoists, stacks_of, stacks_written
 from lowering.loops.save_plan import ending, seen_from_outside
@@ -86,7 +87,9 @@ def run_while_grad(ctx: Context) -> None:
 def _stack_arrays(back: Backward) -> None:
     """Stack the arrays that steps read or have gradients of, once, outside the loop."""
     scopes = back.scopes
-    used = {v.array for v in (*scopes.saved.values(), *scopes.extra.values()) if isinstance(v, Reread)}
+    records = (*scopes.saved.values(), *scopes.extra.values())
+    used = {v.array for v in records if isinstance(v, Reread)}
+    used |= {v.source[0] for v in records if isinstance(v, Again) and v.source is not None}
     back.outside = {**back.outside, **stacked_reads(back.outside, used | {_base(n) for n in back.shared})}
 
 
