@@ -184,7 +184,7 @@ class _Rewrite:
         if head.taken in self.made:
             return _rows(self.made[head.taken]) + GRAD
         array = self.loop.outer_gradient(head.source.array + GRAD)
-        if array == EMPTY:
+        if not self.loop.uses_outside(array):
             return EMPTY
         part = f"{head.source.rows}{GRAD}@RENAME@{head.out}"
         self.parts.setdefault(array, []).append(part)

@@ -104,6 +104,11 @@ class SplitLoop:
         pairs = zip(self.grad.inputs["X"], self.grad.outputs.get("X" + GRAD) or (), strict=False)
         return next((g for n, g in pairs if n + GRAD == inside), EMPTY)
 
+    def uses_outside(self, gradient: str) -> list[OpView]:
+        """The ops around the loop and its gradient that read or write a gradient."""
+        ops = self.program.blocks[0].ops
+        return [o for o in ops if o is not self.grad and gradient in (*o.input_names(), *o.output_names())]
+
 
 def _ranked_by(program: ProgramView, op: OpView, body: BlockView) -> str | None:
     """The rank table whose longest sequence's length bounds the steps of a loop, if its condition asks nothing else."""
@@ -293,11 +298,6 @@ def _rows_gradient_moves(loop: SplitLoop, head: Head, name: str, others: list[Op
         reads = _reads(loop.backward, reads[0].outputs["Out"][0])
     array = head.source.array + GRAD
     written = len(reads) == 1 and reads[0].type == "write_to_array" and list(reads[0].outputs["Out"]) == [array]
-    return written and _gathered_once(loop, loop.outer_gradient(array))
-
-
-def _gathered_once(loop: SplitLoop, array: str) -> bool:
-    """Whether the gradient of a step input's array is only made into the gradient of its rows."""
-    touching = [o for o in loop.program.blocks[0].ops if array in (*o.input_names(), *o.output_names())]
-    after = [o for o in touching if o is not loop.grad]
-    return array not in loop.kept and len(after) == 1 and after[0].type == "array_to_lod_tensor"
+    outer = loop.outer_gradient(array)
+    used = loop.uses_outside(outer)
+    return written and outer not in loop.kept and [o.type for o in used] in ([], ["array_to_lod_tensor"])
