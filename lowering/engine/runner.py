@@ -13,6 +13,7 @@ import numpy as np
 
 from lowering import symbols
 from lowering.engine import kinds
+from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.align import UNEVEN, Conditions, FedRows, aligned, regrown
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
@@ -98,8 +99,7 @@ class Runner:
         self.inside = False  # whether a loop step or a branch is being traced
         self.bounds: dict[str, int] = {}  # upper bounds of integer variables whose values are known only at run time
         self.array_capacity = 16  # capacity of a tensor array whose indices are unknown during tracing
-        self.fixed: frozenset[str] = frozenset()  # arrays that are loop invariants of the loop being traced
-        self.unflagged: frozenset[str] = frozenset()  # gradient arrays whose elements are read at most once
+        self.arrays = ArrayFacts()  # of the loop being traced
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
         self.strange: set[str] | None = None  # values with data types other than declared (see ``kinds``)
         self.draws: dict[str, int] = {}  # number of draws so far in the current block, by the name drawn into

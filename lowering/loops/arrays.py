@@ -76,7 +76,9 @@ def alike(arrays: Sequence[TensorArray]) -> list[TensorArray]:
     return [fit(a, template, backward=True) for a in arrays]
 
 
-def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bool = False) -> TensorArray:
+def put(
+    array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bool = False, once: bool = False
+) -> TensorArray:
     """``array[i] = value``, or ``array[i] += value`` when ``add``; the array grows as far as a known i.
 
     Args:
@@ -85,6 +87,7 @@ def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bo
         value: the element.
         capacity: the number of elements of a stacked array that must be created here.
         add: the write is the gradient of a read, so several reads of an element are summed.
+        once: a sum has this term only: the element of a stacked array is zero before.
     """
     index = known_int(i)
     if index is not None and (array is None or not array.stacked):
@@ -95,7 +98,7 @@ def put(array: TensorArray | None, i: Any, value: Any, capacity: int, *, add: bo
     taken = array.taken
     if add:
         # Only the write below uses this read, so it cannot be fused into the write of another buffer.
-        value = add_values(_untaken(array, fixed_element(array.buffer, where), where), value)
+        value = value if once else add_values(_untaken(array, fixed_element(array.buffer, where), where), value)
         taken = None if taken is None else _flagged(taken, where, False)
     buffer = jax.tree_util.tree_map(
         lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), where, 0),
@@ -182,15 +185,17 @@ def _stacked_items(array: TensorArray) -> TensorArray:
     return as_stacked(array, present[0], len(array.items or ()))
 
 
-def take(array: TensorArray, i: Any, *, flag: bool = True) -> tuple[Any, TensorArray]:
+def take(array: TensorArray, i: Any, *, flag: bool = True, fixed: bool = False) -> tuple[Any, TensorArray]:
     """(the gradient in element i, or None if there is none; the array with that element flagged as used).
 
     Args:
         flag: False if nothing is known to add to the element or take it again.
+        fixed: nothing changes the array in the loop.
     """
     index = known_int(i)
     if not flag and array.stacked and array.taken is None:
-        return element_at(array.buffer, scalar(i) if index is None else jnp.int32(index)), array
+        where = scalar(i) if index is None else jnp.int32(index)
+        return (fixed_element if fixed else element_at)(array.buffer, where), array
     if index is None and not array.stacked:
         array = _stacked_items(array)
     if index is not None and not array.stacked:

@@ -64,11 +64,16 @@ class Affine:
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Again:
-    """The output of op ``number`` of block ``block`` with this index; its other inputs are live in the gradient."""
+    """The output of op ``number`` of block ``block`` with this index; its other inputs are live in the gradient.
+
+    Attributes:
+        source: where input X is: an array, and the index of its element there; None: it is not an element.
+    """
 
     block: int
     number: int
     index: Affine
+    source: tuple[str, Affine] | None = None
 
 
 @dataclass
@@ -125,7 +130,7 @@ def find_facts(program: ProgramView, op: OpView, body: BlockView, env: Mapping[s
         if writes and _written_once(own, env.get(array)) and not _read_inside(program, body, array):
             once.append(array)
     facts.once = tuple(sorted(once))
-    facts.again = {n: v for n, v in _made_again(program, op, body, env) if counts.get(n) == 1}
+    facts.again = {n: v for n, v in _made_again(program, op, body, env, facts.reads) if counts.get(n) == 1}
     facts.makers = find_makers(program, body, written_alone(program, body), lies_still(program, op))
     return facts
 
@@ -166,19 +171,29 @@ def lies_still(program: ProgramView, op: OpView) -> Callable[[str], bool]:
 
 
 def _made_again(
-    program: ProgramView, loop: OpView, body: BlockView, env: Mapping[str, Any]
+    program: ProgramView,
+    loop: OpView,
+    body: BlockView,
+    env: Mapping[str, Any],
+    elements: Mapping[str, tuple[str, Affine | None]],
 ) -> Iterator[tuple[str, Again]]:
-    """Shrunken static inputs: their rows are live anyway, and how many of them a step keeps follows from its number."""
-    follow = _Follow(program, body, env, _counters(program, body, env))
+    """Shrunken static inputs and memories: their rows are live anyway, as ``elements`` of arrays or outside the loop,
+    and how many of them a step keeps follows from its number."""
+    follow = Follow(program, body, env, _counters(program, body, env))
     written = all_writes(program, body.idx)
+
+    def lies(name: str) -> bool:
+        # The gradient of a loop in a loop sees of the steps around it only what they saved.
+        outer = name in program.blocks[0].vars and name not in written
+        return outer and _stays(program, loop.block_idx, loop.index, name)
+
     for number, op in enumerate(body.ops):
         if op.type == "shrink_rnn_memory":
-            index = follow.value(op.inputs["I"][0])
-            reads = [op.inputs["X"][0], op.inputs["RankTable"][0]]
-            # The gradient of a loop in a loop sees of the steps around it only what they saved.
-            outer = all(n in program.blocks[0].vars and n not in written for n in reads)
-            if index is not None and outer and all(_stays(program, loop.block_idx, loop.index, n) for n in reads):
-                yield op.outputs["Out"][0], Again(body.idx, number, index)
+            index, x = follow.value(op.inputs["I"][0]), op.inputs["X"][0]
+            array, at = elements.get(x, ("", None))
+            source = (array, at) if at is not None and array in program.blocks[0].vars else None
+            if index is not None and lies(op.inputs["RankTable"][0]) and (source is not None or lies(x)):
+                yield op.outputs["Out"][0], Again(body.idx, number, index, source)
         follow.run(op)
 
 
@@ -237,7 +252,7 @@ def _stays(program: ProgramView, block_idx: int, index: int, array: str) -> bool
 
 def _accesses(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> dict[str, Any]:
     """array -> its accesses; under '' the names whose value at the end of a step is known."""
-    follow = _Follow(program, body, env, _counters(program, body, env))
+    follow = Follow(program, body, env, _counters(program, body, env))
     found: dict[str, Any] = {}
     for position, op in enumerate(body.ops):
         if op.type in ("read_from_array", "write_to_array"):
@@ -262,7 +277,7 @@ def _counters(program: ProgramView, body: BlockView, env: Mapping[str, Any]) -> 
         start = _constant(env, name)
         if start is None:
             continue
-        follow = _Follow(program, body, {}, {name: start})
+        follow = Follow(program, body, {}, {name: start})
         for op in body.ops:
             follow.run(op)
         end = follow.now.get(name)
@@ -279,7 +294,7 @@ def _constant(env: Mapping[str, Any], name: str) -> Affine | None:
     return Affine(int(host.reshape(())), 0, str(host.dtype), host.shape)
 
 
-class _Follow:
+class Follow:
     """Follows integers through the ops of one step."""
 
     def __init__(self, program: ProgramView, body: BlockView, env: Mapping[str, Any], start: Mapping[str, Affine]):

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 from lowering.engine.runner import Runner
 from lowering.loops.carried import known_int
 from lowering.loops.contractions import Contraction, contractions, over_rows
-from lowering.loops.facts import Affine
+from lowering.loops.facts import Affine, Again
+from lowering.loops.gradient_arrays import Written
 from lowering.loops.saves import Reread
-from lowering.program import EMPTY, BlockView, OpView
+from lowering.program import EMPTY, GRAD, BlockView, OpView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, Wide, data_of
 
 # Rows of one product when the number of steps is only known at run time.
@@ -34,10 +35,18 @@ _ROWS = 512
 
 @dataclass(frozen=True)
 class Stack:
-    """Values of all steps: that of step t is ``buffer[first + t]``."""
+    """Values of all steps: that of step t is ``buffer[first + t]``.
+
+    Attributes:
+        buffer: an array, or the name of one that the loop leaves.
+        ends: whether what follows those of the steps that were taken is zeros.
+        loose: whether rows that a step's value has as padding may be any others: their factors have to be zeros.
+    """
 
     buffer: Any
     first: int = 0
+    ends: bool = False
+    loose: bool = False
 
 
 @dataclass
@@ -75,14 +84,15 @@ class Hoist:
         names: dict[int, str] = {}
         for k, one in enumerate(self.taken):
             pair = _rows(one, env)
-            if pair is None or not _pays(pair, stacks):
+            found = {} if pair is None else _usable(pair, stacks, _ending_in_zeros(one, env))
+            if pair is None or not _pays(pair, found):
                 one.operands = None
                 env.update(runner.run_op(one.op, env))
                 continue
             operands: list[str | Stack] = []
             for side, value in zip("ab", pair, strict=True):
-                if id(value) in stacks:
-                    operands.append(stacks[id(value)])
+                if id(value) in found:
+                    operands.append(found[id(value)])
                     continue
                 name = names.setdefault(id(value), f"{k}{side}")
                 kept[name] = value
@@ -95,10 +105,16 @@ class Hoist:
         found = {}
         for one in self.taken:
             if one.operands is not None:
-                left, right = (o if isinstance(o, Stack) else Stack(kept[o]) for o in one.operands)
+                left, right = (_placed(o, kept) for o in one.operands)
                 like = data_of(env[one.op.inputs[one.rule.source][0]])
                 found[one.name] = contract(left, right, steps, platform).reshape(like.shape).astype(like.dtype)
         return found
+
+
+def _placed(operand: str | Stack, kept: Mapping[str, Any]) -> Stack:
+    if isinstance(operand, str):
+        return Stack(kept[operand], ends=True)
+    return replace(operand, buffer=kept[operand.buffer]) if isinstance(operand.buffer, str) else operand
 
 
 def find_hoists(block: BlockView, summed: Iterable[str]) -> Hoist:
@@ -127,12 +143,33 @@ def stacks_of(scopes: StepScopes, found: Mapping[str, Any], env: Mapping[str, An
     for name, value in found.items():
         saved = scopes.saved.get(name)
         if saved is not None and hasattr(data_of(saved), "shape"):
-            stacks[id(data_of(value))] = Stack(data_of(saved))
-        again = scopes.extra.get(name)
-        if isinstance(again, Reread) and isinstance(again.index, Affine) and again.index.stride == 1:
-            array = env[again.array]
-            if isinstance(array, TensorArray) and array.stacked and hasattr(data_of(array.buffer), "shape"):
-                stacks[id(data_of(value))] = Stack(data_of(array.buffer), again.index.first)
+            stacks[id(data_of(value))] = Stack(data_of(saved), ends=True)
+        array, index, loose = _element(scopes.extra.get(name))
+        held = env.get(array)
+        if index is None or index.stride != 1 or not isinstance(held, TensorArray) or not held.stacked:
+            continue
+        buffer = data_of(held.buffer)
+        if hasattr(buffer, "shape") and buffer.shape[1:] == data_of(value).shape:
+            stacks[id(data_of(value))] = Stack(buffer, index.first, loose=loose)
+    return stacks
+
+
+def _element(kept: Any) -> tuple[str, Affine | None, bool]:
+    """(array, index, whether it is shrunken) of what a step has kept as an element of an array."""
+    if isinstance(kept, Reread):
+        return kept.array, kept.index if isinstance(kept.index, Affine) else None, False
+    if isinstance(kept, Again) and kept.source is not None:
+        return *kept.source, True
+    return "", None, False
+
+
+def stacks_written(written: Mapping[str, Written], env: Mapping[str, Any]) -> dict[int, Stack]:
+    """id of a value that a step has written as an element of a gradient array -> the array's stack."""
+    stacks = {}
+    for array, (name, index) in written.items():
+        value, held = data_of(env[name]), env[array]
+        if index.stride == 1 and hasattr(value, "shape") and data_of(held.buffer).shape[1:] == value.shape:
+            stacks[id(value)] = Stack(array, index.first, ends=True)
     return stacks
 
 
@@ -144,6 +181,22 @@ def _rows(one: Hoisted, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
     if len(capacities) > 1:
         return None
     return one.rule.rows(*map(data_of, values), one.op.attrs)
+
+
+def _ending_in_zeros(one: Hoisted, env: Mapping[str, Any]) -> set[int]:
+    """id of those gradients that a product reads whose padding rows are there, and so are zeros."""
+    values = [env.get(n) for slot, names in one.op.inputs.items() if GRAD in slot for n in names]
+    return {id(v.data) for v in values if isinstance(v, LoDArray) and v.padded}
+
+
+def _usable(pair: tuple[Any, Any], stacks: Mapping[int, Stack], zeros: set[int]) -> dict[int, Stack]:
+    """Where the operands are, of those that need not be stored."""
+    found = {}
+    for value, other in (pair, pair[::-1]):
+        stack = stacks.get(id(value))
+        if stack is not None and (not stack.loose or id(other) in zeros):
+            found[id(value)] = stack
+    return found
 
 
 def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
@@ -172,8 +225,11 @@ def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
         turn = at + jnp.arange(size, dtype=jnp.int32)
         fresh = ((turn >= begin) & (turn < steps))[:, None, None]
         a, b = (jax.lax.dynamic_slice_in_dim(s.buffer, s.first + at, size) for s in (left, right))
-        zero = jnp.zeros((), a.dtype)
-        return begin + size, total + _product(jnp.where(fresh, a, zero), jnp.where(fresh, b, zero), platform)
+        if room % size or not left.ends:
+            a = jnp.where(fresh, a, jnp.zeros((), a.dtype))
+        if room % size or not right.ends:
+            b = jnp.where(fresh, b, jnp.zeros((), b.dtype))
+        return begin + size, total + _product(a, b, platform)
 
     start = jnp.zeros((left.buffer.shape[2], right.buffer.shape[2]), right.buffer.dtype)
     return jax.lax.while_loop(lambda c: c[0] < steps, add, (jnp.int32(0), start))[1]

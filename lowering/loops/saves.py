@@ -228,6 +228,9 @@ def _resolved(found: dict[str, Any]) -> dict[str, Any]:
 
 def _again(made: Again, env: dict[str, Any], t: Any, runner: Runner) -> Any:
     op = runner.program.blocks[made.block].ops[made.number]
+    if made.source is not None:
+        array, index = made.source
+        env = {**env, op.inputs["X"][0]: arrays.get_fixed(env[array], index.index(t))}
     return runner.run_op(op, {**env, op.inputs["I"][0]: made.index.at(t)})[op.outputs["Out"][0]]
 
 

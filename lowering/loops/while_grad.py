@@ -20,13 +20,15 @@ from lowering.engine.dataflow import all_writes, sub_blocks
 from lowering.errors import LoweringError
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known_int, stacked_template, zero_gradient, zeros
-from lowering.loops.hoist import Hoist, find_hoists, stacks_of
+from lowering.loops.facts import Again
+from lowering.loops.gradient_arrays import Written, find_array_facts
+from lowering.loops.hoist import Hoist, find_hoists, stacks_of, stacks_written
 from lowering.loops.save_plan import ending, seen_from_outside
 from lowering.loops.saves import Reread, at_step, restore
 from lowering.loops.settling import settle
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked, stacked_reads, write_at
 from lowering.program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
-from lowering.values import SelectedRows, StepScopes, TensorArray
+from lowering.values import SelectedRows, StepScopes, TensorArray, data_of
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Backward:
             step, so the carry for step t - 1 is zero.
         writes: every name that the gradient block writes.
         unflagged: gradients of arrays whose elements are taken at most once.
+        blank: gradients of arrays that are zeros before the loop.
+        written: those of which each step writes an element of its own, once.
         outside: what the block sees outside; loop invariants.
         hoist: the block's ops without the products computed after the loop.
     """
@@ -55,6 +59,8 @@ class Backward:
     ended: list[str] = field(default_factory=list)
     writes: set[str] = field(default_factory=set)
     unflagged: set[str] = field(default_factory=set)
+    blank: set[str] = field(default_factory=set)
+    written: dict[str, Written] = field(default_factory=dict)
     outside: Env = field(default_factory=dict)
     hoist: Hoist = field(default_factory=lambda: Hoist([]))
 
@@ -81,7 +87,9 @@ def run_while_grad(ctx: Context) -> None:
 def _stack_arrays(back: Backward) -> None:
     """Stack the arrays that steps read or have gradients of, once, outside the loop."""
     scopes = back.scopes
-    used = {v.array for v in (*scopes.saved.values(), *scopes.extra.values()) if isinstance(v, Reread)}
+    records = (*scopes.saved.values(), *scopes.extra.values())
+    used = {v.array for v in records if isinstance(v, Reread)}
+    used |= {v.source[0] for v in records if isinstance(v, Again) and v.source is not None}
     back.outside = {**back.outside, **stacked_reads(back.outside, used | {_base(n) for n in back.shared})}
 
 
@@ -176,6 +184,7 @@ def _start(back: Backward) -> Env:
             held = replace(held, taken=None) if once and held is not None else held
             start[inside] = arrays.gradient_like(held, base, flags=not once)
             back.unflagged.update([inside] if once else [])
+            back.blank.update([inside] if held is None else [])
         elif held is not None:
             start[inside] = held
         elif base is not None:
@@ -207,6 +216,7 @@ def _step(back: Backward, state: Env, saved: Env, t: Any = None) -> tuple[Env, E
     env.update(found)
     stacks = stacks_of(back.scopes, found, env) if back.hoist.taken else {}
     back.ctx.runner.run_ops(back.hoist.ops, env)
+    stacks |= stacks_written(back.written, env)
     kept = back.hoist.collect(back.ctx.runner, env, stacks)
     after = {n: env[n] for n in [*back.shared, *back.counters] if n in state}
     after.update({n: zero_gradient(after[n]) for n in back.ended if n in after})
@@ -231,9 +241,14 @@ def _run_lax(back: Backward, start: Env) -> Env:
         return start
 
     back.hoist = find_hoists(back.block, back.summed)
+    stacked_ones = {n for n, v in start.items() if isinstance(v, TensorArray) and v.stacked}
+    ends = scopes.extra if isinstance(scopes.extra, dict) else {}
+    facts, back.written = find_array_facts(
+        runner.program, back.block, stacked_ones, back.blank, back.unflagged, ends
+    )
 
     def step(state: Env, t: Any) -> tuple[Env, Env, Env]:
-        with collected(runner, t, unflagged=back.unflagged) as flags:
+        with collected(runner, t, facts) as flags:
             after, kept = _step(back, state, {**at_step(scopes.saved, t), **scopes.extra}, t)
         return {n: stacked(n, v, runner) for n, v in after.items()}, kept, as_arrays(flags)
 
@@ -252,5 +267,6 @@ def _run_lax(back: Backward, start: Env) -> Env:
     begin = (last, as_arrays(state), rows, zeros(flags))
     _, state, rows, flags = jax.lax.while_loop(lambda c: c[0] >= 0, body, begin)
     pass_on(runner, flags)
-    products = back.hoist.results(rows, scopes.steps, back.outside, runner.platform)
+    buffers = {**rows, **{n: data_of(state[n].buffer) for n in back.written}}
+    products = back.hoist.results(buffers, scopes.steps, back.outside, runner.platform)
     return {**state, **{_total(n): v for n, v in products.items()}}

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR_ARRAY
+from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
 from lowering.engine.dataflow import uses
@@ -234,7 +235,7 @@ def _trace(loop: Loop, capacity: int, stops: bool, *, growing: bool = False) -> 
 
     def step(carry: Env, t: Any) -> tuple[Env, Env, Env]:
         env = {**outside, **carry}
-        with collected(runner, t, fixed=facts.fixed) as flags:
+        with collected(runner, t, ArrayFacts(fixed=frozenset(facts.fixed))) as flags:
             kept = recorder.run(runner, loop.body.ops, env)
         after = {n: stacked(n, env[n], runner) for n in loop.written if n in env}
         return after, kept, as_arrays(flags)
@@ -274,19 +275,17 @@ class collected:
     A step may be traced several times; what it draws does not depend on that (see ``Runner.step``).
 
     Args:
-        fixed: arrays that the loop does not write.
-        unflagged: gradient arrays whose elements are taken at most once.
+        arrays: what is known of the loop's arrays.
     """
 
-    def __init__(self, runner: Runner, turn: Any = None, fixed: Iterable[str] = (), unflagged: Iterable[str] = ()):
-        self.runner, self.turn = runner, turn
-        self.arrays = frozenset(fixed), frozenset(unflagged)
+    def __init__(self, runner: Runner, turn: Any = None, arrays: ArrayFacts = ArrayFacts()):  # noqa: B008
+        self.runner, self.turn, self.arrays = runner, turn, arrays
 
     def __enter__(self) -> Env:
         runner = self.runner
-        self.outside = runner.overflows, runner.fixed, runner.unflagged, runner.inside
+        self.outside = runner.overflows, runner.arrays, runner.inside
         runner.overflows, runner.inside = {}, True
-        runner.fixed, runner.unflagged = self.arrays
+        runner.arrays = self.arrays
         self.step = runner.step(self.turn)
         self.step.__enter__()
         return runner.overflows
@@ -294,7 +293,7 @@ class collected:
     def __exit__(self, *_: Any) -> None:
         runner = self.runner
         self.step.__exit__(None, None, None)
-        runner.overflows, runner.fixed, runner.unflagged, runner.inside = self.outside
+        runner.overflows, runner.arrays, runner.inside = self.outside
 
 
 def pass_on(runner: Runner, flags: Env) -> None:

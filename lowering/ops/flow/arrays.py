@@ -78,7 +78,7 @@ def gradient_array(name: str, i: Any, ctx: Context) -> TensorArray | None:
         return held
     if known_int(i) is None and arrays.covers(held, base):
         return held
-    return arrays.gradient_like(held, base, flags=name not in ctx.runner.unflagged)
+    return arrays.gradient_like(held, base, flags=name not in ctx.runner.arrays.unflagged)
 
 
 @op(kind="block", infer=shape_like("Out", "X"), continues="Out")
@@ -88,7 +88,8 @@ def write_to_array(x: Value, i: Value, *, ctx):
     if x is None or i is None:
         raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
     held = gradient_array(name, i, ctx) if ctx.is_backward else ctx.env.get(name)
-    return arrays.put(held, i, x, array_room(ctx.runner, name), add=ctx.is_backward)
+    once = name in ctx.runner.arrays.once
+    return arrays.put(held, i, x, array_room(ctx.runner, name), add=ctx.is_backward, once=once)
 
 
 @write_to_array.grad_maker
@@ -121,12 +122,13 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
     if ctx.is_backward:
         value, x = None, gradient_array(name, i, ctx)
         if x is not None:
-            value, ctx.env[name] = arrays.take(x, i, flag=name not in ctx.runner.unflagged)
+            facts = ctx.runner.arrays
+            value, ctx.env[name] = arrays.take(x, i, flag=name not in facts.unflagged, fixed=name in facts.fixed)
         written = _written(name, i, ctx) if x_w is None and value is None else x_w
         if written is not None:
             value = zero_gradient(written) if value is None else _rows_like(value, written)
     else:
-        value = _element(_array(x, "X", ctx), i, name in ctx.runner.fixed)
+        value = _element(_array(x, "X", ctx), i, name in ctx.runner.arrays.fixed)
     if value is not None:
         ctx.env[out] = value
     return None

@@ -1,0 +1,20 @@
+"""What is known of the tensor arrays of a loop while a step of it is traced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """Names of arrays.
+
+    Attributes:
+        fixed: loop invariants.
+        unflagged: gradient arrays whose elements are taken at most once.
+        once: gradient arrays that begin as zeros and of which each step writes an element of its own, once.
+    """
+
+    fixed: frozenset[str] = frozenset()
+    unflagged: frozenset[str] = frozenset()
+    once: frozenset[str] = frozenset()
