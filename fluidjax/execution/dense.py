@@ -5,6 +5,8 @@ been equally large in every batch share one, and a program may pair them (see ``
 
 Where feeds have first dims of several sizes, which change, there is no batch: they are rows, as of the nodes and the
 edges of a graph, and get room as the rows of sequences do. So does a fed number that says how many rows there are.
+Beside feeds of which later dims change, first dims that change while the batch does not are dims like these, as of the
+words of all sentences in one column.
 
 A dim that is declared to be of any size is taken to change before it is seen to, so that the first executable already
 serves what comes after the first batch. That is a guess: if the program needs one such dim exactly, none has room
@@ -27,10 +29,15 @@ Place = tuple[str, int]  # the name of a feed, and a dim
 
 
 class Dense(NamedTuple):
-    """A fed array, and the labels of its dims that change."""
+    """A fed array, and the labels of its dims that change.
+
+    Attributes:
+        rows: whether a first dim that changes is one of rows, as of sequences, and not a dim like others.
+    """
 
     data: np.ndarray
     labels: Mapping[int, int]
+    rows: bool
 
     @property
     def alike(self) -> Any:
@@ -53,7 +60,7 @@ class Dense(NamedTuple):
 
     def value(self, room: Mapping[int, int]) -> Wide | LoDArray | RowCounts:
         """The value with copies of the first place of each dim in the room for more."""
-        if self.labels.keys() <= {0, NUMBER}:
+        if self.rows and self.labels.keys() <= {0, NUMBER}:
             return self._rows(room)
         shape = tuple(room[self.labels[i]] if i in self.labels else n for i, n in enumerate(self.data.shape))
         return Wide(
@@ -137,9 +144,15 @@ class ChangingDims:
         """
         changed = {name: rows for name, rows in now.items() if before.get(name, rows) != rows}
         several = len(set(changed.values())) > 1 and self._may_have_rows()
+        apart = several or self._beside_a_batch(changed, now)
         for name, rows in changed.items():
-            if several or (name, 0) in self._labels:
+            if (apart and (name, 0) not in self._refused) or (name, 0) in self._labels:
                 self._note((name, 0), before[name], rows)
+
+    def _beside_a_batch(self, changed: Collection[str], now: Collection[str]) -> bool:
+        """Whether feeds of which later dims change have as many first places as before."""
+        batches = {name for name, dim in self._labels if dim > 0 and name in now}
+        return bool(batches) and batches.isdisjoint(changed)
 
     def count(self, numbers: Mapping[str, int], rows: Mapping[str, int]) -> bool:
         """Take fed numbers, which say sizes, for counts of rows, and first dims for these; returns whether they may be.
@@ -163,14 +176,17 @@ class ChangingDims:
 
     def refuse_rows(self) -> bool:
         """Give all rows their true number for good; returns whether any had room."""
+        if not self._rows:
+            return False
         found = {place for place in self._labels if place[1] <= 0}
         self._labels = {place: label for place, label in self._labels.items() if place not in found}
         self._rows = False
         return bool(found)
 
-    def of(self, name: str, rank: int) -> dict[int, int]:
-        """The labels of a feed's dims."""
-        return {dim: self._labels[name, dim] for dim in range(NUMBER, rank) if (name, dim) in self._labels}
+    def labelled(self, name: str, data: np.ndarray) -> Dense:
+        """A feed with the labels of its dims."""
+        dims = (dim for dim in range(NUMBER, data.ndim) if (name, dim) in self._labels)
+        return Dense(data, {dim: self._labels[name, dim] for dim in dims}, self._rows)
 
     def sizes(self, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, int] = {}) -> dict[int, int]:  # noqa: B006
         """The size that each label denotes in a batch, or the fed number; labels of which these disagree are split."""

@@ -199,7 +199,7 @@ class Feeder:
         with self._lock:
             numbers = {name: data.item() for name, data in dense.items() if data.size == 1}
             sizes = self._dims.sizes({name: data.shape for name, data in dense.items()}, numbers)
-            labelled = {name: Dense(data, self._dims.of(name, data.ndim)) for name, data in dense.items()}
+            labelled = {name: self._dims.labelled(name, data) for name, data in dense.items()}
         if min(sizes.values(), default=1) < 1:
             return [v.data if type(v) is Dense else v for v in values], {}
         return [labelled.get(n, v) for n, v in zip(names, values, strict=True)], sizes
@@ -268,13 +268,13 @@ class Feeder:
 
     def _with_labels(self, name: str, data: np.ndarray) -> Any:
         """An array, as ``Dense`` where dims of it are known to change."""
-        labels = self._dims.of(name, data.ndim)
-        if not labels:
+        dense = self._dims.labelled(name, data)
+        if not dense.labels:
             self._accepted[name] = data.dtype, data.shape
             return data
         self._accepted.pop(name, None)
         self.padded = True
-        return Dense(data, labels)
+        return dense
 
     def _tensor(self, var: VarView, fed: LoDTensor, exact: bool) -> Any:
         data = fed._value

@@ -14,7 +14,7 @@ from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
 from lowering.values import Array, Axis, LoDArray, RowCounts, Wide, is_concrete, is_padded
-from lowering.wide.labels import Sized, form_of, number_of, root
+from lowering.wide.labels import Sized, form_of, number_of, root, roots
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner
@@ -137,6 +137,7 @@ class Conditions:
 
     def __init__(self, op: OpView, runner: Runner):
         self._op, self._runner = op, runner
+        self.packs = runner.packs
 
     def some(self, label: Hashable, count: Array) -> None:
         """Axes with this label, of which so many positions are used, have at least one."""
@@ -165,7 +166,7 @@ class Conditions:
 
     def _needed(self, why: str, *labels: Hashable) -> NeedsSizes:
         needed = NeedsSizes(f"op {self._op.type} {why}")
-        needed.labels = frozenset(map(root, labels))
+        needed.labels = roots(labels)
         needed.asked_by(self._op)
         return needed
 

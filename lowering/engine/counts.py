@@ -19,7 +19,7 @@ import numpy as np
 from lowering.errors import NeedsExact, NeedsSizes
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, Counted, LoDArray, RowCounts, Wide, fill_padding, is_concrete, is_padded
-from lowering.wide.labels import grown, root, scaled
+from lowering.wide.labels import grown, roots, scaled
 from lowering.wide.moves import refilled
 
 # Numbers at which an op that is linear in its counts is evaluated: two define the line of each, the third verifies it.
@@ -68,7 +68,7 @@ class RowSize(int):
         """So many times the size of a wide dim. Raises NeedsSizes if that is no whole number of times."""
         if self.rate != 1 or scale != int(scale):
             needed = NeedsSizes("a part of the size of a dim")
-            needed.labels = frozenset([root(self.label)])
+            needed.labels = roots([self.label])
             raise needed
         size = RowSize(self * int(scale))
         size.nrows, size.least, size.label = self.nrows * int(scale), 0, scaled(self.label, int(scale))
@@ -213,7 +213,7 @@ def _at(value: Any, numbers: Mapping[Hashable, int]) -> Any:
 
 def _line(at: Sequence[np.ndarray], variables: Sequence[_Variable]) -> Any:
     """The counts with these values at the probed numbers; None if they are not linear."""
-    if any(v.shape != at[0].shape or not np.issubdtype(v.dtype, np.integer) for v in at):
+    if any(v.shape != at[0].shape or not _whole_numbers(v) for v in at):
         return None
     first, *others, last = (v.astype(np.int64) for v in at)
     found = [np.divmod(other - first, _PROBES[1] - _PROBES[0]) for other in others]
@@ -227,6 +227,13 @@ def _line(at: Sequence[np.ndarray], variables: Sequence[_Variable]) -> Any:
         return at[0]
     (numbers, counted), bases = zip(*(v for v, _ in used), strict=True), tuple(base.reshape(-1).tolist())
     return RowCounts(numbers, counted, tuple(r for _, r in used), bases, at[0].shape, at[0].dtype)
+
+
+def _whole_numbers(value: np.ndarray) -> bool:
+    """Whether these are integers, perhaps in a type of fractions, which sizes are cast to."""
+    return np.issubdtype(value.dtype, np.integer) or (
+        np.issubdtype(value.dtype, np.floating) and bool((value == np.floor(value)).all())
+    )
 
 
 def without_counts(env: MutableMapping[str, Any]) -> AbstractContextManager[None]:

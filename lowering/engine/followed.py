@@ -15,7 +15,7 @@ from lowering.errors import NeedsSizes
 from lowering.program import OpView
 from lowering.registry import OpDef
 from lowering.values import RowCounts, is_concrete
-from lowering.wide.labels import root
+from lowering.wide.labels import roots
 from lowering.wide.windows import INTERPOLATIONS
 
 Labels = frozenset[Hashable]
@@ -72,5 +72,5 @@ def unsized(definition: OpDef, values: SlotValues, *, wide: bool) -> SlotValues:
 def refused_numbers(op: OpView, labels: Labels, why: str) -> NeedsSizes:
     """The error for an op that cannot take numbers that follow dims with these labels."""
     needed = NeedsSizes(f"op {op.type} {why}")
-    needed.labels = frozenset(map(root, labels))
+    needed.labels = roots(labels)
     return needed.asked_by(op)

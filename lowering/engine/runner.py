@@ -36,7 +36,8 @@ from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, Need
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
-from lowering.wide.calls import check_gradients_of_wide, is_wide, placed, refused, run_wide
+from lowering.wide.call import Packs, is_wide, refused
+from lowering.wide.calls import check_gradients_of_wide, placed, run_wide
 from lowering.wide.labels import Labels
 
 _RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
@@ -90,6 +91,7 @@ class Runner:
         self.growing = growing
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
+        self.packs: dict[str, Packs] = {}  # name of a result -> what of its op's inputs had places moved together
         self.followed = Followed()
         self.fed = FedRows()  # a caller may say what the row counts of its inputs are
         self.after_op = after_op

@@ -20,7 +20,7 @@ from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import OpDef, Slot
 from lowering.values import Axis, LoDArray, Wide, data_of, exact
-from lowering.wide.calls import is_wide
+from lowering.wide.call import is_wide
 from lowering.wide.rules import RULES
 
 # The least room: smaller sizes, as of beams and of first steps, share one kernel.

@@ -35,7 +35,8 @@ from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
 from lowering.loops.wide_steps import WideSteps, counted_scan, plain_only
 from lowering.program import EMPTY, GRAD, BlockView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
-from lowering.wide.calls import bare, is_wide, widened
+from lowering.wide.call import is_wide
+from lowering.wide.calls import bare, widened
 
 
 @dataclass

@@ -33,7 +33,7 @@ from lowering.loops.saves import Recorder
 from lowering.loops.settling import settled
 from lowering.program import BlockView
 from lowering.values import StepScopes, TensorArray, is_padded
-from lowering.wide.calls import is_wide, refused
+from lowering.wide.call import is_wide, refused
 
 Env = dict[str, Any]
 # The capacity in steps of the first attempt at a loop without a known bound.

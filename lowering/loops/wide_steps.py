@@ -18,7 +18,8 @@ from lowering.loops.carried import abstract, stacked_template, zeros
 from lowering.loops.tracing import trace
 from lowering.program import OpView
 from lowering.values import Array, Axis, Wide
-from lowering.wide.calls import bare, ended, is_wide, refused, widened
+from lowering.wide.call import is_wide, refused
+from lowering.wide.calls import bare, ended, widened
 from lowering.wide.moves import refilled
 
 Env = dict[str, Any]

@@ -193,8 +193,8 @@ recurrent.gru gru gru_grad gru_unit gru_unit_grad
 recurrent.lstm lstm lstm_grad
 recurrent.lstmp lstm_unit lstm_unit_grad lstmp lstmp_grad
 recurrent.rnn rnn rnn_grad
-sequence.conv add_position_encoding add_position_encoding_grad im2sequence im2sequence_grad
-sequence.conv row_conv row_conv_grad sequence_conv sequence_conv_grad
+sequence.conv add_position_encoding add_position_encoding_grad row_conv row_conv_grad
+sequence.conv sequence_conv sequence_conv_grad
 sequence.expand sequence_concat sequence_concat_grad sequence_expand sequence_expand_as
 sequence.expand sequence_expand_as_grad sequence_expand_grad sequence_reshape
 sequence.expand sequence_reshape_grad sequence_reverse sequence_scatter sequence_scatter_grad
@@ -203,6 +203,7 @@ sequence.match match_matrix_tensor match_matrix_tensor_grad sequence_topk_avg_po
 sequence.match sequence_topk_avg_pooling_grad var_conv_2d var_conv_2d_grad
 sequence.metrics chunk_eval edit_distance
 sequence.pad sequence_mask sequence_pad sequence_pad_grad sequence_unpad sequence_unpad_grad
+sequence.patches im2sequence im2sequence_grad
 sequence.pool sequence_pool sequence_pool_grad sequence_softmax sequence_softmax_grad
 sequence.slice lod_reset lod_reset_grad sequence_enumerate sequence_erase sequence_slice
 sequence.slice sequence_slice_grad

@@ -17,7 +17,7 @@ from lowering.wide.given import whole
 from lowering.wide.shapes import Found, Rule, has_at_least
 
 if TYPE_CHECKING:
-    from lowering.wide.calls import Call
+    from lowering.wide.call import Call
 
 Fill = Callable[[Any], Any]  # dtype -> a number
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,103 +16,16 @@ from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
 from lowering.values import Array, Axis, LoDArray, RowCounts, SelectedRows, Wide, data_of, is_padded
-from lowering.wide.labels import Sized, count_of, root
-from lowering.wide.meet import grown_back, met
-from lowering.wide.moves import closed_up, mask, parted, refilled, turned, used_places
+from lowering.wide.call import Call, Refusing, Told, refused
+from lowering.wide.joined import Packed
+from lowering.wide.labels import count_of, roots
+from lowering.wide.meet import grown_back, met, packed, with_packed
+from lowering.wide.moves import mask, refilled, turned, used_places
 from lowering.wide.rules import GATHERING, RULES
 from lowering.wide.sizes import SIZES
-from lowering.wide.windows import REGIONS
+from lowering.wide.windows import BESIDE_ROWS
 
 Run = Callable[[SlotValues], SlotValues]
-Axes = tuple[Axis, ...]
-
-
-@dataclass
-class Call:
-    """What a rule sees of one op, and what it requests.
-
-    Attributes:
-        op, definition: the forward op; for a gradient op, the op it differentiates.
-        fills: (slot, axis) -> the content of unused positions while the op runs.
-        refilled: whether unused positions of the results become copies of the first one.
-        share: axes over which the op takes a mean.
-        joined: (axis, n, m) if its positions are put between n others and m others along its dim.
-        moved: slot -> a change of its array before the op runs, given the numbers of used positions by label.
-        least: labels of the results' axes that may have lost all positions.
-        alike: pairs of labels, with their numbers of used positions, that are taken to be equal.
-        ended: slot -> an axis of its value, of which the op gets the used positions where the room ends.
-        kept: slots whose value the op gets with its axes: it counts used positions itself.
-    """
-
-    op: OpView
-    definition: OpDef
-    values: SlotValues
-    fills: dict[tuple[str, Axis], Any] = field(default_factory=dict)
-    refilled: bool = False
-    share: tuple[Axis, ...] = ()
-    joined: tuple[Axis, int, int] | None = None
-    moved: dict[str, Callable[[Array, Mapping[Any, Array]], Array]] = field(default_factory=dict)
-    least: list[Any] = field(default_factory=list)
-    alike: list[tuple[Sized, Sized]] = field(default_factory=list)
-    ended: dict[str, Axis] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)
-
-    def attr(self, name: str) -> Any:
-        """An attribute, or its default."""
-        return self.op.attrs.get(name, self.definition.attrs[name].default)
-
-    def each(self, slot: str) -> list[Any]:
-        """The values of a slot."""
-        value = self.values.get(slot)
-        return [v for v in (value if isinstance(value, list) else [value]) if v is not None]
-
-    def axes(self, slot: str) -> Axes:
-        """The wide axes of the one value of a slot."""
-        found = self.each(slot)
-        return found[0].axes if found and isinstance(found[0], Wide) else ()
-
-    def shape(self, slot: str) -> tuple[int, ...]:
-        """The shape of the one value of a slot."""
-        return tuple(data_of(self.each(slot)[0]).shape)
-
-    def only(self, *slots: str) -> bool:
-        """Whether no other slot has a wide value."""
-        return not any(isinstance(v, Wide) for s in self.values if s not in slots for v in self.each(s))
-
-
-class Told(Protocol):
-    """Hears of what an op needs sizes to be, and has it checked; raises NeedsSizes where nobody can."""
-
-    def some(self, label: Any, count: Array) -> None:
-        """Axes with this label, of which so many positions are used, have at least one."""
-
-    def same(self, one: Sized, other: Sized) -> None:
-        """Axes with these labels use equally many positions."""
-
-
-class _Refusing(NamedTuple):
-    """Refuses all that would have to be checked."""
-
-    op: OpView
-    values: SlotValues
-
-    def some(self, label: Any, count: Array) -> None:
-        raise refused(self.op, flat(self.values), "may leave nothing of a dim")
-
-    def same(self, one: Sized, other: Sized) -> None:
-        raise refused(self.op, flat(self.values), "pairs dims whose sizes may differ")
-
-
-def is_wide(value: Any) -> bool:
-    """Whether a value has spare room along some axis."""
-    return isinstance(value, Wide)
-
-
-def refused(op: OpView, values: Iterable[Any], why: str) -> Need:
-    """The error for an op that cannot take these values wide."""
-    needed = NeedsSizes(f"op {op.type} {why}")
-    needed.labels = frozenset(root(axis.label) for v in values if isinstance(v, Wide) for axis in v.axes)
-    return needed.asked_by(op)
 
 
 def bare(value: Any) -> Any:
@@ -135,9 +48,10 @@ def run_wide(
     Raises NeedsSizes if the op cannot take them.
     """
     try:
+        told = told or Refusing(op, values, {})
         if definition.forward is None:
             return _forward(definition, op, values, run, told)
-        return _backward(definition, op, values, run, env)
+        return _backward(definition, op, values, run, env, told)
     except NeedsExact as needed:
         if any(map(is_padded, flat(values))):
             raise
@@ -148,19 +62,22 @@ def run_wide(
         raise refused(op, flat(values), f"failed on more room than it needs: {error}") from error
 
 
-def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, told: Told | None) -> SlotValues:
+def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, told: Told) -> SlotValues:
     if op.type in SIZES:
         return SIZES[op.type](values)
-    call, found = _called(definition, op, values), told or _Refusing(op, values)
-    call.values = values = met(call, found.same)
+    call = _called(definition, op, values)
+    if packs := packed(call):
+        told.packs.update(dict.fromkeys(op.output_names(), packs))
+        call.values = with_packed(values, packs)
+    call.values = values = met(call, told.same)
     axes = RULES[op.type](call)
     if axes is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
     counts = _counts(values)
     for label in call.least:
-        found.some(label, count_of(label, counts))
+        told.some(label, count_of(label, counts))
     for pair in call.alike:
-        found.same(*pair)
+        told.same(*pair)
     results = run(_filled(call, values, counts))
     wrapped = {}
     for slot, result in results.items():
@@ -169,11 +86,15 @@ def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, told: 
     return _finished(call, wrapped, counts)
 
 
-def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any]) -> SlotValues:
+def _backward(
+    definition: OpDef, op: OpView, values: SlotValues, run: Run, env: Mapping[str, Any], told: Told
+) -> SlotValues:
     """A gradient op is linear in the gradients it reads, which are zero at unused positions; so are its results."""
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
+    packs = next((told.packs[n] for n in map(forward_name, op.input_names()) if n in told.packs), {})
+    call.values = with_packed(values, packs)
     call.values = values = met(call, lambda *_: None)  # as in the forward op
     if forward.type in GATHERING and RULES[forward.type](call) is None:
         raise refused(op, flat(values), "does not leave the places of its inputs alone")
@@ -183,7 +104,7 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
         _check_gradients(op, slot, values, env)
         given[slot] = _changed(given[slot], values[slot], lambda v, of: _zeroed(v, of, counts))
         if call.joined:
-            given[slot] = parted(given[slot], *call.joined, counts)
+            given[slot] = call.joined.parted(given[slot], counts)
     results, call.joined = run(given), None
     for slot, axis in call.ended.items():
         results = {**results, slot + GRAD: turned(results[slot + GRAD], axis, counts[axis.label])}
@@ -192,6 +113,10 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
         names = op.outputs.get(slot) or ()
         found = [env.get(forward_name(n)) if n != EMPTY else None for n in names]
         many = result if isinstance(result, list) else [result]
+        many = [
+            _spread(r, f, packs.get((slot.removesuffix(GRAD), i)))
+            for i, (r, f) in enumerate(zip(many, found, strict=False))
+        ]
         like = [_like(r, f, counts, op, values) for r, f in zip(many, found, strict=False)]
         wrapped[slot] = like if isinstance(result, list) else (like or [result])[0]
     return _finished(call, wrapped, counts)
@@ -200,7 +125,7 @@ def _backward(definition: OpDef, op: OpView, values: SlotValues, run: Run, env: 
 def _called(forward: OpDef, op: OpView, values: SlotValues) -> Call:
     if forward.type not in RULES or forward.forward is not None:
         raise refused(op, flat(values), "is not known to leave room alone")
-    beside = forward.type.startswith("sequence_") or forward.type in REGIONS
+    beside = forward.type.startswith("sequence_") or forward.type in BESIDE_ROWS
     if any(is_padded(v) for v in flat(values)) and not beside:
         raise refused(op, flat(values), "reads padded rows beside")
     if any(isinstance(v, SelectedRows) for v in flat(values)):
@@ -233,6 +158,11 @@ def widened(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> A
             raise ValueError(f"its result {list(result.shape)} has no axis {axis}")
     axes = tuple(sorted(axes, key=lambda axis: (axis.dim, -axis.inner)))
     return Wide(result, tuple(count_of(axis.label, counts) for axis in axes), axes)
+
+
+def _spread(result: Any, forward: Any, pack: Packed | None) -> Any:
+    """The gradient of what was packed, with the places of its forward variable."""
+    return result if pack is None or result is None else pack.unpacked(result, forward)
 
 
 def _like(result: Any, forward: Any, counts: Mapping[Any, Array], op: OpView, values: SlotValues) -> Any:
@@ -303,7 +233,7 @@ def ended(value: Any) -> Any:
 
 def check_left(scattered: Collection[Any], state: Iterable[Any], outputs: Iterable[Any]) -> None:
     """Raise NeedsSizes if a step would leave wide state, or selected rows with meaningless entries."""
-    wide = {root(axis.label) for value in state if isinstance(value, Wide) for axis in value.axes}
+    wide = set(roots(axis.label for value in state if isinstance(value, Wide) for axis in value.axes))
     if scattered and any(isinstance(v, SelectedRows) for v in (*state, *outputs)):
         wide |= set(scattered)
     if wide:
@@ -327,7 +257,7 @@ def _finished(call: Call, results: SlotValues, counts: Mapping[Any, Array]) -> S
     if call.share:
         results = each(results, lambda v: _shared(v, call.share, counts))
     if call.joined:
-        results = each(results, partial(closed_up, *call.joined, counts=counts))
+        results = each(results, partial(call.joined.closed_up, counts=counts))
     return each(results, refilled) if call.refilled else results
 
 

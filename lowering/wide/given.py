@@ -13,7 +13,7 @@ from lowering.values import Axis, RowCounts, is_concrete
 from lowering.wide.labels import family
 
 if TYPE_CHECKING:
-    from lowering.wide.calls import Call
+    from lowering.wide.call import Call
 
 
 class Given(NamedTuple):

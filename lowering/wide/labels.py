@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from lowering.values import Array
@@ -40,6 +42,16 @@ class Scaled(NamedTuple):
     times: int
 
 
+class Total(NamedTuple):
+    """The label of an axis that uses the sum of so many times the products of what axes with some labels use.
+
+    Attributes:
+        terms: (how many times, labels whose numbers are multiplied), in one order.
+    """
+
+    terms: tuple[tuple[int, tuple[Hashable, ...]], ...]
+
+
 class Carried(NamedTuple):
     """The label of an axis that becomes longer by ``by`` positions in each step of a loop.
 
@@ -70,10 +82,29 @@ def scaled(label: Hashable, times: int) -> Hashable:
     return label if times == 1 else Scaled(label, times)
 
 
+def total(terms: Iterable[tuple[int, Sequence[Hashable]]]) -> Hashable:
+    """The label of an axis that uses the sum of these (how many times, labels whose numbers are multiplied)."""
+    times: Counter[tuple[Hashable, ...]] = Counter()
+    for each, labels in terms:
+        times[tuple(sorted(labels, key=repr))] += each
+    by = times.pop((), 0)
+    found = sorted(((n, labels) for labels, n in times.items()), key=repr)
+    alone = len(found) == 1 and len(found[0][1]) == 1
+    return grown(scaled(found[0][1][0], found[0][0]) if alone else Total(tuple(found)), by)
+
+
 def root(label: Hashable) -> Hashable:
-    """The label that decides how many positions an axis uses."""
+    """The label that decides how many positions an axis uses; a total is one."""
     base = form_of(label).base
     return root(base.of) if isinstance(base, Scaled) else base
+
+
+def roots(labels: Iterable[Hashable]) -> frozenset[Hashable]:
+    """The labels that decide how many positions axes with these labels use, and totals of them."""
+    found = {root(label) for label in labels}
+    totals = {label for label in found if isinstance(label, Total)}
+    inner = (label for each in totals for _, factors in each.terms for label in factors)
+    return frozenset((found - totals) | (roots(inner) if totals else frozenset()))
 
 
 def family(label: Hashable) -> tuple[Hashable, int]:
@@ -98,9 +129,13 @@ def count_of(label: Hashable, counts: Mapping[Any, Array]) -> Array:
         nearest = max(known, key=lambda other: (other.stride, other.by))
         number = counts[grown(nearest.base, nearest.by, nearest.stride)]
         return (number + (form.by - nearest.by) // nearest.stride) // (form.stride // nearest.stride)
-    if not isinstance(form.base, Scaled):
+    if isinstance(form.base, Scaled):
+        number = count_of(form.base.of, counts) * form.base.times
+    elif isinstance(form.base, Total):
+        number = sum(n * prod(count_of(each, counts) for each in labels) for n, labels in form.base.terms)
+    else:
         raise KeyError(label)
-    return (count_of(form.base.of, counts) * form.base.times + form.by) // form.stride
+    return (number + form.by) // form.stride
 
 
 def _leads(other: Grown, form: Grown) -> bool:

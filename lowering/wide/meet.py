@@ -15,12 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.counts import SlotValues
+from lowering.program import GRAD
 from lowering.values import Axis, Wide
 from lowering.wide.given import whole
+from lowering.wide.joined import Packed
 from lowering.wide.labels import Sized
 
 if TYPE_CHECKING:
-    from lowering.wide.calls import Call
+    from lowering.wide.call import Call, Packs
 
 Dims = Mapping[str, Sequence[Hashable]]  # slot -> for each dim of its values a name, the same for paired ones, or None
 Same = Callable[[Sized, Sized], None]
@@ -77,7 +79,7 @@ PAIRED: dict[str, Callable[[Call], Dims]] = {
     **dict.fromkeys(["sum", "stack"], _alike("X")),
     **dict.fromkeys("logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor".split(), _alike("X", "Y")),
     **dict.fromkeys(["cross_entropy", "cross_entropy2", "sigmoid_cross_entropy_with_logits"], _alike("X", "Label")),
-    "softmax_with_cross_entropy": _alike("Logits", "Label"),
+    "softmax_with_cross_entropy": _alike("Logits", "Softmax", "Label", "Loss" + GRAD),
     "huber_loss": _alike("X", "Y"),
     "log_loss": _alike("Predicted", "Labels"),
     "where": _alike("Condition", "X", "Y"),
@@ -86,6 +88,41 @@ PAIRED: dict[str, Callable[[Call], Dims]] = {
     "matmul_v2": _product("trans_x", "trans_y"),
     "bmm": _product("", ""),
 }
+
+
+def packed(call: Call) -> Packs:
+    """What has to be packed: a dim that consists of several axes, or of parts, is paired with one of another form."""
+    dims = PAIRED[call.definition.type](call) if call.definition.type in PAIRED else {}
+    paired: dict[Hashable, list[tuple[tuple[str, int], Any, int]]] = {}
+    for slot, names in dims.items():
+        for i, value in enumerate(call.listed(slot)):
+            for dim, name in enumerate(names[: len(value.shape)] if value is not None else ()):
+                if name is not None and (value.shape[dim] > 1 or _along(value, dim)):
+                    paired.setdefault(name, []).append(((slot, i), value, dim))
+    found: Packs = {}
+    for places in paired.values():
+        forms = {(v.shape[dim], tuple(a._replace(dim=0) for a in _along(v, dim))) for _, v, dim in places}
+        for key, value, dim in places if len(forms) > 1 else ():
+            axes = _along(value, dim)
+            if axes and not all(whole(axis, value.shape) for axis in axes):
+                found[key] = Packed.of(dim, [(value.shape[dim], axes)], unit=1)
+    return found
+
+
+def _along(value: Any, dim: int) -> list[Axis]:
+    return [axis for axis in value.axes if axis.dim == dim] if isinstance(value, Wide) else []
+
+
+def with_packed(values: SlotValues, packs: Packs) -> SlotValues:
+    """The values with those packed that have to be."""
+    found = dict(values)
+    for (slot, i), pack in packs.items():
+        value = found.get(slot)
+        if isinstance(value, list):
+            found[slot] = [pack.packed(v) if at == i else v for at, v in enumerate(value)]
+        elif value is not None:
+            found[slot] = pack.packed(value)
+    return found
 
 
 def met(call: Call, same: Same) -> SlotValues:

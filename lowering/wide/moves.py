@@ -15,24 +15,6 @@ from lowering.values import Array, Axis, Wide
 Counts = Mapping[Any, Array]  # label -> the number of used positions
 
 
-def closed_up(axis: Axis, before: int, after: int, value: Any, *, counts: Counts) -> Any:
-    """The last ``after`` positions moved to where the used ones end; what was there becomes unused."""
-    if not after:
-        return value
-    data = value.data
-    last = jax.lax.slice_in_dim(data, data.shape[axis.dim] - after, None, axis=axis.dim)
-    data = jax.lax.dynamic_update_slice_in_dim(data, last, before + counts[axis.label], axis.dim)
-    return replace(value, data=data)
-
-
-def parted(data: Array, axis: Axis, before: int, after: int, counts: Counts) -> Array:
-    """The inverse of ``closed_up``: the ``after`` positions where the used ones end are moved to the end."""
-    if not after:
-        return data
-    last = jax.lax.dynamic_slice_in_dim(data, before + counts[axis.label], after, axis.dim)
-    return jax.lax.dynamic_update_slice_in_dim(data, last, data.shape[axis.dim] - after, axis.dim)
-
-
 def turned(data: Array, axis: Axis, by: Array) -> Array:
     """The positions of a whole dim moved on by so many, and the last ones to its beginning."""
     twice = jnp.concatenate([data, data], axis.dim)
@@ -56,6 +38,16 @@ def _in_room(at: Array, axes: Sequence[Axis], counts: Counts) -> Array:
         rest, inside = jnp.divmod(at, np.asarray(axis.inner, at.dtype))
         outer, place = jnp.divmod(rest, counts[axis.label].astype(at.dtype))
         at = (outer * np.asarray(axis.room, at.dtype) + place) * np.asarray(axis.inner, at.dtype) + inside
+    return at
+
+
+def number_of_places(size: int, axes: Sequence[Axis], counts: Counts) -> Array:
+    """int32 [size]: the number of each used place of a dim, which consists of these axes, among the used ones."""
+    at = np.arange(size, dtype=np.int32)
+    for axis in sorted(axes, key=lambda axis: -axis.inner):
+        rest, inside = jnp.divmod(at, np.int32(axis.inner))
+        outer, place = jnp.divmod(rest, np.int32(axis.room))
+        at = (outer * counts[axis.label] + place) * np.int32(axis.inner) + inside
     return at
 
 

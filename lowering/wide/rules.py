@@ -8,46 +8,41 @@ rules in ``GATHERING``, for ops that combine positions, are used for them too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.along import ALONG
+from lowering.wide.boxes import BOXES, COUNTED_BOXES
 from lowering.wide.fills import highest, lowest
 from lowering.wide.given import whole
+from lowering.wide.losses import LOSSES, alike
 from lowering.wide.meet import ELEMENTWISE, first_dims
+from lowering.wide.norms import NORMS
 from lowering.wide.shapes import LAYOUTS, Found, Rule, in_front, of_xshape, off, off_last
 from lowering.wide.widen import FINITE_PLACES
-from lowering.wide.windows import INTERPOLATIONS, REGIONS, WINDOWS
+from lowering.wide.windows import BESIDE_ROWS, INTERPOLATIONS, WINDOWS
 
 if TYPE_CHECKING:
-    from lowering.wide.calls import Call
+    from lowering.wide.call import Call
 
 
 # Position by position: results at unused positions are meaningless, but these ops put copies of used ones there.
 _PLACES = FINITE_PLACES | frozenset(
     "brelu ceil clip cos exp fill_any_like floor hard_shrink hard_sigmoid hard_swish log logical_not pow reciprocal"
     " round rsqrt sign sin soft_relu softshrink sqrt stanh tanh_shrink thresholded_relu"
-    " acos asin atan bitwise_not celu cosh erf expm1 log10 log1p log2 mish selu silu sinh tan trunc".split()
+    " acos acosh asin asinh atan atanh bitwise_not celu cosh erf expm1 lgamma log10 log1p log2 logit mish selu silu"
+    " sinh tan trunc".split()
 )
 _ALIKE = frozenset(
-    "sum logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor huber_loss log_loss where".split()
+    "sum minus logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor where"
+    " bce_loss hinge_loss huber_loss log_loss margin_rank_loss modified_huber_loss rank_loss".split()
 )
 
 
 def _same(call: Call) -> Found:
     return {"*": call.axes("X"), "XShape": of_xshape(call.axes("X"))} if call.only("X") else None
-
-
-def _alike(call: Call) -> Found:
-    """All inputs have the same shape."""
-    every = [v for slot in call.values for v in call.each(slot)]
-    axes = {getattr(v, "axes", ()) for v in every}
-    shapes = {tuple(v.shape) for v in every}
-    return {"*": axes.pop()} if len(axes) == len(shapes) == 1 else None
 
 
 def _paired(call: Call) -> Found:
@@ -153,22 +148,6 @@ def _softmax(call: Call) -> Found:
     return {"*": call.axes("X")}
 
 
-def _entropy(x: str, axis: Callable[[Call], int]) -> Rule:
-    """X and its labels have the same positions; classes are along another dim."""
-
-    def rule(call: Call) -> Found:
-        along = axis(call) % len(call.shape(x))
-        off = all(a.dim != along for a in call.axes(x))
-        paired = off and call.axes(x) == call.axes("Label") and len(call.shape(x)) == len(call.shape("Label"))
-        return {"*": call.axes(x), "XShape": call.axes(x)} if paired else None
-
-    return rule
-
-
-def _entropy_with_logits(call: Call) -> Found:
-    return None if call.attr("normalize") else _alike(call)
-
-
 def _lookup(call: Call) -> Found:
     return {"*": call.axes("Ids")} if call.only("Ids") and in_front(call.axes("Ids"), call.shape("Ids")) else None
 
@@ -215,66 +194,6 @@ def _drawn_in(slot: str) -> Rule:
     return rule
 
 
-def _layer_norm(call: Call) -> Found:
-    x, begin = call.shape("X"), int(call.attr("begin_norm_axis"))
-    if not call.only("X") or any(axis.dim >= begin for axis in call.axes("X")):
-        return None
-    rows = [a._replace(dim=0, inner=a.inner * prod(x[a.dim + 1 : begin])) for a in call.axes("X")]
-    return {"Y": call.axes("X"), "Mean": rows, "Variance": rows}
-
-
-def _prelu(call: Call) -> Found:
-    """A slope for each channel, or for all places alike."""
-    wise = call.only("X", "Out" + GRAD) and call.attr("mode") != "element" and all(a.dim != 1 for a in call.axes("X"))
-    return {"*": call.axes("X")} if wise else None
-
-
-def _batch_norm(call: Call) -> Found:
-    """Means over all dims but the channels: the op counts the used positions."""
-    rank = len(call.shape("X"))
-    channels = rank - 1 if call.attr("data_layout") == "NHWC" and rank > 2 else 1
-    if not call.only("X", "Y" + GRAD) or any(axis.dim == channels for axis in call.axes("X")):
-        return None
-    call.kept.add("X")
-    return {"Y": call.axes("X")}
-
-
-def _instance_norm(call: Call) -> Found:
-    """Means over the places of each plane: the op counts the used ones."""
-    planes, x = ("SavedMean", "SavedVariance"), call.shape("X")
-    if not call.only("X", *planes, "Y" + GRAD) or any(axis.dim == 1 for axis in call.axes("X")):
-        return None
-    call.kept.add("X")
-    rows = [axis._replace(inner=axis.inner * x[1]) for axis in call.axes("X") if axis.dim == 0]
-    return {"Y": call.axes("X"), **dict.fromkeys(planes, rows)}
-
-
-def _group_norm(call: Call) -> Found:
-    """Means over the places of each group of channels, which the op counts; its gradient reads Y in place of X."""
-    (slot,) = [slot for slot in ("X", "Y") if call.each(slot)]
-    axes, shape = call.axes(slot), call.shape(slot)
-    channels = len(shape) - 1 if call.attr("data_layout") == "NHWC" else 1
-    if not call.only(slot, "Mean", "Variance", "Y" + GRAD) or any(axis.dim == channels for axis in axes):
-        return None
-    call.kept.add(slot)
-    rows = [axis for axis in axes if axis.dim == 0]
-    return {"Y": axes, "Mean": rows, "Variance": rows}
-
-
-def _chains(*paired: str) -> Rule:
-    """Padded sequences with given lengths: whatever follows them is ignored, and meaningless."""
-
-    def rule(call: Call) -> Found:
-        axes = call.axes("Emission")
-        if not call.each("Length") or not call.only("Emission", "Label") or any(a.dim != 1 for a in axes):
-            return None
-        if any(call.axes(s) != axes for s in ("Emission", "Label") if call.each(s)):
-            return None
-        return {"*": (), **dict.fromkeys(paired, axes)}
-
-    return rule
-
-
 def _unpad(call: Call) -> Found:
     return {"*": ()} if call.only("X") and all(a.dim == 1 and a.inner == 1 for a in call.axes("X")) else None
 
@@ -283,13 +202,21 @@ def _nothing(call: Call) -> Found:
     return None
 
 
+def _drawn_off_axis(call: Call) -> Found:
+    """Drawn in the shape of X, and the largest along a dim that is not wide."""
+    return None if off("X")(call) is None else _drawn_in("X")(call)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_PLACES, _same),
     **dict.fromkeys(ELEMENTWISE, _paired),
-    **dict.fromkeys(_ALIKE, _alike),
+    **dict.fromkeys(_ALIKE, alike),
     **LAYOUTS,
     **WINDOWS,
     **ALONG,
+    **BOXES,
+    **LOSSES,
+    **NORMS,
     "dropout": _same,
     "mul": _rows("X", "x_num_col_dims"),
     "fc": _rows("Input", "in_num_col_dims"),
@@ -306,10 +233,6 @@ RULES: dict[str, Rule] = {
     "reduce_any": _reduced(lambda _: False),
     "softmax": _softmax,
     "log_softmax": off("X"),
-    "softmax_with_cross_entropy": _entropy("Logits", lambda call: int(call.attr("axis"))),
-    "cross_entropy": _entropy("X", lambda call: -1),
-    "cross_entropy2": _entropy("X", lambda call: -1),
-    "sigmoid_cross_entropy_with_logits": _entropy_with_logits,
     "norm": off("X"),
     "label_smooth": off_last,
     "lookup_table": _lookup,
@@ -319,26 +242,21 @@ RULES: dict[str, Rule] = {
     "fill_constant_batch_size_like": _batch_like,
     "gaussian_random_batch_size_like": _drawn_like,
     "uniform_random_batch_size_like": _drawn_like,
-    **dict.fromkeys(["uniform_random_inplace", "exponential"], _drawn_in("X")),
+    **dict.fromkeys(["uniform_random_inplace", "exponential", "bernoulli", "rrelu"], _drawn_in("X")),
+    "gumbel_softmax": _drawn_off_axis,
     "gaussian_inplace": _drawn_in("x"),
-    "layer_norm": _layer_norm,
-    "batch_norm": _batch_norm,
-    "instance_norm": _instance_norm,
-    "group_norm": _group_norm,
-    "prelu": _prelu,
     "gru_unit": _unit("Input", "HiddenPrev"),
     "lstm_unit": _unit("X", "C_prev"),
-    "linear_chain_crf": _chains("Alpha", "EmissionExps"),
-    "crf_decoding": _chains("ViterbiPath"),
     "sequence_pad": _nothing,
     "sequence_unpad": _unpad,
 }
 
 GATHERING = (
     INTERPOLATIONS
-    | REGIONS
+    | BESIDE_ROWS
+    | COUNTED_BOXES
     | frozenset(
-        "batch_norm instance_norm group_norm concat pad2d"
+        "batch_norm instance_norm group_norm row_conv smooth_l1_loss concat pad2d"
         " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
         " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
     )

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lowering.engine.counts import RowSize
 from lowering.program import GRAD
-from lowering.values import Axis
+from lowering.values import Array, Axis, LoDArray
 from lowering.wide.given import bounds, given, whole
-from lowering.wide.labels import grown
+from lowering.wide.joined import Between, Packed
+from lowering.wide.labels import grown, scaled
 from lowering.wide.moves import places_in_room
 
 if TYPE_CHECKING:
-    from lowering.wide.calls import Call
+    from lowering.wide.call import Call
 
 Found = Mapping[str, Sequence[Axis]] | None
 Rule = Callable[["Call"], Found]
@@ -48,25 +49,26 @@ def off_last(call: Call) -> Found:
 
 
 def _joined(call: Call) -> Found:
-    """Side by side; or along an axis that one part has spare room in, whose used positions stay together."""
+    """Side by side; or along axes that parts have spare room in, whose used positions then follow each other."""
     parts = call.each("X")
     along = int(call.attr("axis")) % len(parts[0].shape)
     axes = {tuple(a for a in getattr(v, "axes", ()) if a.dim != along) for v in parts}
     if len(axes) != 1 or call.each("AxisTensor"):
         return None
-    lying = [(i, a) for i, v in enumerate(parts) for a in getattr(v, "axes", ()) if a.dim == along]
-    return {"*": [*axes.pop(), *(_lengthened(call, along, lying) if lying else ())]} if len(lying) < 2 else None
+    lying = [[a for a in getattr(v, "axes", ()) if a.dim == along] for v in parts]
+    return {"*": [*axes.pop(), *([_lengthened(call, along, lying)] if any(lying) else ())]}
 
 
-def _lengthened(call: Call, along: int, lying: Sequence[tuple[int, Axis]]) -> list[Axis]:
-    """The axis of several parts, of which one has spare room along it."""
-    ((at, axis),) = lying
+def _lengthened(call: Call, along: int, lying: Sequence[Sequence[Axis]]) -> Axis:
+    """The axis of several parts, of which some have axes along it."""
     sizes = [v.shape[along] for v in call.each("X")]
-    if axis.inner != 1 or axis.room != sizes[at]:
-        raise ValueError("its parts are joined along dims that were merged")
-    before, after = sum(sizes[:at]), sum(sizes[at + 1 :])
-    call.joined = axis, before, after
-    return [Axis(along, sum(sizes), grown(axis.label, before + after))]
+    at = next(i for i, axes in enumerate(lying) if axes)
+    if sum(map(len, lying)) == 1 and whole(lying[at][0], call.each("X")[at].shape):
+        axis, before, after = lying[at][0], sum(sizes[:at]), sum(sizes[at + 1 :])
+        call.joined = Between(axis, before, after)
+        return Axis(along, sum(sizes), grown(axis.label, before + after))
+    call.joined = packed = Packed.of(along, list(zip(sizes, lying, strict=True)))
+    return packed.axis
 
 
 def _split(call: Call) -> Found:
@@ -79,6 +81,24 @@ def _stack(call: Call) -> Found:
         return None
     at = int(call.attr("axis")) % (len(parts[0].shape) + 1)
     return {"*": [a._replace(dim=a.dim + (a.dim >= at)) for a in parts[0].axes]}
+
+
+def _unstacked(call: Call) -> Found:
+    """The parts along one dim, which each lack it."""
+    along = int(call.attr("axis")) % len(call.shape("X"))
+    if any(axis.dim == along for axis in call.axes("X")):
+        return None
+    return {"*": [axis._replace(dim=axis.dim - (axis.dim > along)) for axis in call.axes("X")]}
+
+
+def _shuffled(call: Call) -> Found:
+    """Channels spread over planes that are larger by a factor."""
+    times, x = int(call.attr("upscale_factor")), call.shape("X")
+    plain = call.op.attrs.get("data_format", "NCHW") == "NCHW"
+    if not plain or any(axis.dim == 1 or (axis.dim > 1 and not whole(axis, x)) for axis in call.axes("X")):
+        return None
+    larger = lambda axis: axis._replace(room=axis.room * times, label=scaled(axis.label, times))  # noqa: E731
+    return {"*": [larger(axis) if axis.dim > 1 else axis for axis in call.axes("X")]}
 
 
 def _transpose(call: Call) -> Found:
@@ -206,8 +226,11 @@ def _gather(call: Call) -> Found:
     index, rows = call.axes("Index"), call.shape("X")[0]
     if along or not call.only("X", "Index", "Out" + GRAD) or any(axis.dim != 0 for axis in index):
         return None
+    padded = isinstance(call.each("Index")[0], LoDArray)
+    if padded and any(axis.dim for axis in call.axes("X")):
+        return None  # rows of which each has room, too
     _places_in(call, [[axis for axis in call.axes("X") if axis.dim == 0]])
-    if call.op.type != "gather":
+    if call.op.type != "gather" and not padded:
         call.fills.update({("Index", axis): rows for axis in index})
     return {"*": [*index, *(axis for axis in call.axes("X") if axis.dim)]}
 
@@ -227,7 +250,14 @@ def _places_in(call: Call, axes: Sequence[Sequence[Axis]]) -> None:
     x = call.shape("X")
     merged = [[a for a in part if not whole(a, x)] for part in axes]
     if any(merged):
-        call.moved["Index"] = partial(places_in_room, merged)
+        call.moved["Index"] = partial(_of_rows, partial(places_in_room, merged))
+
+
+def _of_rows(change: Callable[[Array, Mapping[Any, Array]], Array], value: Any, counts: Mapping[Any, Array]) -> Any:
+    """The change of an array, made to rows as well."""
+    if isinstance(value, LoDArray):
+        return value.with_data(change(value.data, counts))
+    return change(value, counts)
 
 
 def _repeated(attr: str, slot: str) -> Rule:
@@ -269,6 +299,9 @@ LAYOUTS: dict[str, Rule] = {
     "gather_nd": _gather_nd,
     "split": _split,
     "stack": _stack,
+    "unstack": _unstacked,
+    "unbind": _unstacked,
+    "pixel_shuffle": _shuffled,
     "transpose": _transpose,
     "transpose2": _transpose,
     "reshape": _reshape,

@@ -13,7 +13,7 @@ import numpy as np
 from lowering.engine.counts import SlotValues
 from lowering.errors import NeedsSizes
 from lowering.values import Array, Counted, Meta, RowCounts, Wide
-from lowering.wide.labels import family, root
+from lowering.wide.labels import family, roots
 
 if TYPE_CHECKING:
     from lowering.registry import Check
@@ -61,7 +61,7 @@ def shape_of(value: Wide) -> RowCounts:
         rates[axis.dim], base[axis.dim] = each, each * by
     if len({axis.dim for axis in value.axes}) < len(value.axes):
         needed = NeedsSizes("a dim that is the product of several")
-        needed.labels = frozenset(map(root, found))
+        needed.labels = roots(found)
         raise needed
     numbers, counts, rates_of = zip(*found.values(), strict=True)
     return RowCounts(numbers, counts, tuple(map(tuple, rates_of)), tuple(base), (len(base),), np.dtype(np.int32))
@@ -71,7 +71,7 @@ def size_of(value: Wide) -> RowCounts:
     """int64 [1]: the number of used elements; NeedsSizes if it follows several dims."""
     if len(value.axes) > 1:
         needed = NeedsSizes("a number of elements that is the product of several sizes")
-        needed.labels = frozenset(root(axis.label) for axis in value.axes)
+        needed.labels = roots(axis.label for axis in value.axes)
         raise needed
     ((axis,), (count,)) = value.axes, value.counts
     (label, by), rate = family(axis.label), prod(value.shape) // axis.room

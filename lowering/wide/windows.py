@@ -14,7 +14,7 @@ from lowering.wide.labels import grown, scaled
 from lowering.wide.shapes import Found, Rule, has_at_least
 
 if TYPE_CHECKING:
-    from lowering.wide.calls import Call
+    from lowering.wide.call import Call
 
 
 def _pads(call: Call, rank: int) -> list[tuple[int, int]]:
@@ -181,7 +181,23 @@ def _regions(call: Call) -> Found:
     return {"*": ()}
 
 
+def _patched(call: Call) -> Found:
+    """Windows as rows of sequences: the op counts those of the used places, and reads zeros around these."""
+    plain = not call.each("Y") or call.shape("X")[0] == 1
+    if not plain or not call.only("X") or any(a.dim < 2 or not whole(a, call.shape("X")) for a in call.axes("X")):
+        return None
+    pads = call.attr("paddings")
+    for axis in call.axes("X"):
+        at = axis.dim - 2
+        stride = int(call.attr("strides")[at])
+        more = int(pads[at] + pads[at + 2] - call.attr("kernels")[at])
+        call.least.append(grown(axis.label, more + stride, stride))
+    call.kept.add("X")
+    return {"*": ()}
+
+
 REGIONS = frozenset("roi_pool roi_align psroi_pool prroi_pool".split())
+BESIDE_ROWS = REGIONS | {"im2sequence", "gather"}  # what reads or makes padded rows beside
 INTERPOLATIONS = frozenset(
     f"{name}_interp{version}" for name in "nearest linear bilinear trilinear bicubic".split() for version in ("", "_v2")
 )
@@ -191,6 +207,7 @@ WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(REGIONS, _regions),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
+    "im2sequence": _patched,
     "pad": _padded,
     "pad2d": _padded2d,
 }

@@ -64,7 +64,23 @@ def alike() -> Sequence[Any]:
     return [loss + layers.mean(layers.elementwise_mul(rows, normal, axis=0)), found, normal]
 
 
-@pytest.mark.parametrize("build", [uniform, normal, alike], ids=lambda f: f.__name__)
+def by_values() -> Sequence[Any]:
+    """Draws that read values: chances, noise before a softmax, and slopes."""
+    _, rows = rows_of()
+    block = rows.block
+
+    def drawn(type: str, x: Any, outs: str = "Out", **attrs: Any) -> Any:
+        found = {slot: block.create_var(name=f"{type}_{slot}", dtype="float64", shape=x.shape) for slot in outs.split()}
+        block.append_op(type, {"X": x}, found, attrs)
+        return found["Out"]
+
+    coins = drawn("bernoulli", layers.sigmoid(rows))
+    coins.stop_gradient = True
+    soft, leaky = drawn("gumbel_softmax", rows, temperature=0.5), drawn("rrelu", rows, "Out Noise")
+    return [layers.mean(layers.square(soft + leaky)), coins, soft, leaky]
+
+
+@pytest.mark.parametrize("build", [uniform, normal, alike, by_values], ids=lambda f: f.__name__)
 def test_what_is_drawn_in_the_size_of_a_dim_is_wide(
     build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,12 +16,19 @@ import numpy as np
 from lowering.ops import fitting
 from lowering.ops.math.rounding import rounded_product
 from lowering.registry import op
-from lowering.values import Meta
+from lowering.values import Meta, Wide
+from lowering.wide.sizes import used_shape
 
 
 def _centers(count: int, step: Any, offset: Any) -> jax.Array:
     """The centers of cells, in the type of ``step`` and rounded as Fluid does."""
-    return rounded_product(jnp.arange(count, dtype=type(step)) + offset, step)
+    return rounded_product(jnp.arange(count, dtype=step.dtype) + offset, step)
+
+
+def _extent(maps: Meta | Wide) -> tuple[Any, Any]:
+    """The height and width of maps: those that a run uses where they have room for more."""
+    height, width = (used_shape(maps) if isinstance(maps, Wide) else maps.shape)[2:]
+    return height, width
 
 
 def _ratios(aspect_ratios: list[float], flip: bool) -> list[float]:
@@ -46,14 +53,14 @@ def _prior_sizes(
     return halves
 
 
-def _boxes(cx: jax.Array, cy: jax.Array, halves: np.ndarray, width: int, height: int) -> jax.Array:
+def _boxes(cx: jax.Array, cy: jax.Array, halves: np.ndarray, width: Any, height: Any) -> jax.Array:
     """[H, W, P, 4] corners relative to the image, of boxes around (cx, cy), [W] or [W, P] and [H] or [H, P].
 
     Divided in float64, where a product with the inverse, which XLA makes of it, rounds to the same float32.
     """
     x, y = cx.reshape(1, len(cx), -1), cy.reshape(len(cy), 1, -1)
     w, h = halves[None, None, :, 0], halves[None, None, :, 1]
-    wide, high = np.float64(width), np.float64(height)
+    wide, high = (n.astype(np.float64) if isinstance(n, jax.Array) else np.float64(n) for n in (width, height))
     return _stacked((x - w) / wide, (y - h) / high, (x + w) / wide, (y + h) / high)
 
 
@@ -66,11 +73,20 @@ def _with_variances(boxes: jax.Array, variances: list[float], dtype: np.dtype) -
     return boxes.astype(dtype), jnp.broadcast_to(spread, boxes.shape)
 
 
-def _steps(step_w: float, step_h: float, input: Meta, image: Meta) -> tuple[Any, Any]:
+def _steps(step_w: float, step_h: float, input: Meta | Wide, image: Meta | Wide) -> tuple[Any, Any]:
     """The spacing of centers; if either is not given, neither is used."""
-    (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
-    kind = input.dtype.type
-    return (kind(step_w), kind(step_h)) if step_w and step_h else (kind(image_w / width), kind(image_h / height))
+    kind = np.dtype(input.dtype).type
+    if step_w and step_h:
+        return kind(step_w), kind(step_h)
+    step_h, step_w = map(_quotient, _extent(image), _extent(input), (kind, kind))
+    return step_w, step_h
+
+
+def _quotient(a: Any, b: Any, kind: Any) -> Any:
+    """a / b of two integers, in this type."""
+    if isinstance(a, jax.Array) or isinstance(b, jax.Array):
+        return (jnp.asarray(a, np.float64) / jnp.asarray(b, np.float64)).astype(kind)
+    return kind(a / b)
 
 
 @op(out="Boxes Variances", diff="", lod=None, vendor="use_mkldnn use_quantizer")
@@ -94,9 +110,9 @@ def prior_box(
     A step of 0 means image size / feature-map size. Sizes and centers are rounded where Fluid rounds them: boxes that
     lie alike around an object are then the same ones to the last bit, and training matches the one that Fluid does.
     """
-    (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
+    (height, width), (image_h, image_w) = input.shape[2:], _extent(image)
     step_w, step_h = _steps(step_w, step_h, input, image)
-    kind = input.dtype.type
+    kind = np.dtype(input.dtype).type
     halves = _prior_sizes(min_sizes, max_sizes, _ratios(aspect_ratios, flip), min_max_aspect_ratios_order)
     centers = _centers(width, step_w, kind(offset)), _centers(height, step_h, kind(offset))
     boxes = _boxes(*centers, np.asarray(halves, kind), image_w, image_h)
@@ -112,24 +128,26 @@ def _(*, min_sizes, max_sizes):
 
 
 def _density_offsets(
-    sizes: list[float], ratios: list[float], densities: list[int], step: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    sizes: list[float], ratios: list[float], densities: list[int], step: Any
+) -> tuple[Any, Any, np.ndarray]:
     """(the first offset from the cell's center [P], what is added to it, half sizes, both [P, 2]).
 
     Each size fills the cell density x density times.
     """
-    starts, shifts, halves = [], [], []
+    parts, places, halves = [], [], []
     for size, density in zip(sizes, densities, strict=True):
-        shift = step // density
         for ratio in ratios:
             root = np.float32(math.sqrt(ratio))
             half = (np.float32(size) * root / 2, np.float32(size) / root / 2)
             for row in range(density):
                 for column in range(density):
-                    starts.append(-step / 2.0 + shift / 2.0)
-                    shifts.append((column * shift, row * shift))
+                    parts.append(density)
+                    places.append((column, row))
                     halves.append(half)
-    return np.asarray(starts), np.asarray(shifts, np.float32), np.asarray(halves, np.float64)
+    shift = step // np.asarray(parts, np.int32)
+    starts = shift.astype(np.float64) / 2 - step.astype(np.float64) / 2
+    shifts = (shift[:, None] * np.asarray(places, np.int32)).astype(np.float32)
+    return starts, shifts, np.asarray(halves, np.float64)
 
 
 @op(out="Boxes Variances", diff="", lod=None)
@@ -151,10 +169,11 @@ def density_prior_box(
 
     [H, W, P, 4], or [H * W * P, 4] with ``flatten_to_2d``.
     """
-    (height, width), (image_h, image_w) = input.shape[2:], image.shape[2:]
+    (height, width), (image_h, image_w) = input.shape[2:], _extent(image)
     step_w, step_h = _steps(step_w, step_h, input, image)
-    kind = input.dtype.type
-    starts, shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, int((step_w + step_h) * kind(0.5)))
+    kind = np.dtype(input.dtype).type
+    step = ((step_w + step_h) * kind(0.5)).astype(np.int32)
+    starts, shifts, halves = _density_offsets(fixed_sizes, fixed_ratios, densities, step)
     x, y = (
         (_centers(n, step, kind(offset)).astype(np.float64)[:, None] + starts).astype(np.float32) + shift
         for n, step, shift in ((width, step_w, shifts[:, 0]), (height, step_h, shifts[:, 1]))

@@ -15,16 +15,23 @@ from lowering.engine.infer_rules import by_rule
 from lowering.errors import Misfit
 from lowering.ops import fitting
 from lowering.registry import op
+from lowering.values import LoDArray, Wide
+from lowering.wide.sizes import used_shape
 
 
-def _boxes(x, anchors, input_size, scale):
-    """Centers and sizes relative to the image, four [N, A, H, W], from X [N, A, 5 + C, H, W]."""
-    height, width = x.shape[3:]
+def _boxes(x, anchors, ratio, height, scale):
+    """Centers and sizes relative to the image, four [N, A, H, W], from X [N, A, 5 + C, H, W] of a used height."""
+    (room, width), input_size = x.shape[3:], ratio * height
     bias = -0.5 * (scale - 1)
     cx = (jnp.arange(width, dtype=x.dtype) + jax.nn.sigmoid(x[:, :, 0]) * scale + bias) / height
-    cy = (jnp.arange(height, dtype=x.dtype)[:, None] + jax.nn.sigmoid(x[:, :, 1]) * scale + bias) / height
+    cy = (jnp.arange(room, dtype=x.dtype)[:, None] + jax.nn.sigmoid(x[:, :, 1]) * scale + bias) / height
     w, h = (jnp.exp(x[:, :, 2 + i]) * anchors[:, i, None, None] / input_size for i in (0, 1))
     return cx, cy, w, h
+
+
+def _extent(x: LoDArray | Wide):
+    """The height and width of maps: those that a run uses where they have room for more."""
+    return (used_shape(x) if isinstance(x, Wide) else x.shape)[2:]
 
 
 def _pairs(anchors, dtype):
@@ -54,7 +61,7 @@ def _fitting_maps(x, count, anchors, classes, more=0):
 
 @op(out="Boxes Scores", diff="", lod=None, newer="iou_aware iou_aware_factor", infer=by_rule(_declared))
 def yolo_box(
-    x,
+    x: LoDArray,
     img_size,
     *,
     class_num: int,
@@ -71,12 +78,12 @@ def yolo_box(
     Both are zero where the objectness s(t) is below ``conf_thresh``; a score is objectness times class probability.
     With ``iou_aware`` (Paddle 2), the first maps predict overlaps, and objectness is s(t)^(1 - f) overlap^f.
     """
-    n, _, height, width = x.shape
-    pairs = _pairs(anchors, x.dtype)
+    (n, _, room, width), (height, _) = x.shape, _extent(x)
+    x, pairs = jnp.asarray(x.data), _pairs(anchors, x.dtype)
     if iou_aware:
         overlap, x = jax.nn.sigmoid(x[:, : len(pairs)]), x[:, len(pairs) :]
-    x = x.reshape(n, len(pairs), 5 + class_num, height, width)
-    cx, cy, w, h = _boxes(x, pairs, downsample_ratio * height, scale_x_y)
+    x = x.reshape(n, len(pairs), 5 + class_num, room, width)
+    cx, cy, w, h = _boxes(x, pairs, downsample_ratio, height, scale_x_y)
     image_h, image_w = (img_size[:, i].astype(x.dtype).reshape(n, 1, 1, 1) for i in (0, 1))
     x0, x1 = (cx - w / 2) * image_w, (cx + w / 2) * image_w
     y0, y1 = (cy - h / 2) * image_h, (cy + h / 2) * image_h
@@ -112,9 +119,9 @@ def _entropy(x, label):
     return jnp.maximum(x, 0) - x * label + jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
-def _best_overlap(x, pairs, gt, valid, input_size, scale):
+def _best_overlap(x, pairs, gt, valid, ratio, height, scale):
     """[N, A, H, W]: the largest overlap of each predicted box with a true one."""
-    predicted = [v[..., None] for v in _boxes(x, pairs, input_size, scale)]
+    predicted = [v[..., None] for v in _boxes(x, pairs, ratio, height, scale)]
     true = [gt[:, None, None, None, :, i] for i in range(4)]
     return jnp.where(valid[:, None, None, None], _overlap(predicted, true), 0).max(axis=-1, initial=0)
 
@@ -135,11 +142,11 @@ def _cells(gt, shape):
     return row, jnp.clip((gt[..., 0] * shape[1]).astype(jnp.int32), 0, shape[1] - 1)
 
 
-def _objectness(x, gt, score, match, best, ignore):
+def _objectness(gt, score, match, best, ignore, extent):
     """[N, A, H, W]: the score of the true box in a cell (the last one wins), -1 where ignored, else 0."""
-    mask = jnp.where(best > ignore, -1.0, 0.0).astype(x.dtype)
-    row, column = _cells(gt, x.shape[3:])
-    image = jnp.arange(x.shape[0])
+    mask = jnp.where(best > ignore, -1.0, 0.0).astype(best.dtype)
+    row, column = _cells(gt, extent)
+    image = jnp.arange(best.shape[0])
 
     def put(t, mask):
         place = (image, jnp.maximum(match[:, t], 0), row[:, t], column[:, t])
@@ -148,16 +155,16 @@ def _objectness(x, gt, score, match, best, ignore):
     return jax.lax.fori_loop(0, gt.shape[1], put, mask)
 
 
-def _loss(x, gt, label, score, match, objectness, pairs, input_size, smooth):
+def _loss(x, gt, label, score, match, objectness, pairs, ratio, extent, smooth):
     """[N]: location, class and objectness losses of X [N, A, 5 + C, H, W] for given matches."""
-    classes = x.shape[2] - 5
-    row, column = _cells(gt, x.shape[3:])
+    classes, input_size = x.shape[2] - 5, ratio * extent[0]
+    row, column = _cells(gt, extent)
     image = jnp.arange(x.shape[0])[:, None]
     anchor = jnp.maximum(match, 0)
     cell = x[image, anchor, :, row, column]  # [N, B, 5 + C]
     weight = jnp.where(match >= 0, score, 0)
     box = weight * (2 - gt[..., 2] * gt[..., 3])
-    side = x.shape[3]
+    side = extent[0]
     tx, ty = gt[..., 0] * side - column, gt[..., 1] * side - row
     sizes = jnp.asarray(pairs)[anchor]
     safe = jnp.where((match >= 0)[..., None], gt[..., 2:], 1)
@@ -169,24 +176,25 @@ def _loss(x, gt, label, score, match, objectness, pairs, input_size, smooth):
     per_box = location * box + _entropy(cell[..., 5:], target).sum(axis=-1) * weight
     seen = jnp.where(objectness > 1e-5, _entropy(x[:, :, 4], 1.0) * objectness, 0)
     unseen = jnp.where((objectness <= 1e-5) & (objectness > -0.5), _entropy(x[:, :, 4], 0.0), 0)
-    return per_box.sum(axis=1) + (seen + unseen).sum(axis=(1, 2, 3))
+    used = [np.arange(room, dtype=np.int32) < n for room, n in zip(x.shape[3:], extent, strict=True)]
+    return per_box.sum(axis=1) + jnp.where(used[0][:, None] & used[1], seen + unseen, 0).sum(axis=(1, 2, 3))
 
 
 _SLOTS = {"gt_box": "GTBox", "gt_label": "GTLabel", "gt_score": "GTScore", "gt_match_mask": "GTMatchMask"}
 
 
-def _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio):
-    """(X as [N, A, 5 + C, H, W], scores, all anchors, those of the mask, input size)."""
+def _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num):
+    """(X as [N, A, 5 + C, H, W], scores, all anchors, those of the mask)."""
     n, _, height, width = x.shape
     pairs = _pairs(anchors, x.dtype)
     score = jnp.ones(gt_box.shape[:2], x.dtype) if gt_score is None else gt_score
-    shaped = x.reshape(n, len(anchor_mask), 5 + class_num, height, width)
-    return shaped, score, pairs, pairs[np.asarray(anchor_mask)], downsample_ratio * height
+    shaped = jnp.asarray(x.data).reshape(n, len(anchor_mask), 5 + class_num, height, width)
+    return shaped, score, pairs, pairs[np.asarray(anchor_mask)]
 
 
 @op(out="Loss ObjectnessMask~ GTMatchMask~", slots=_SLOTS, diff="x", lod=None, undeclared="ObjectnessMask:dtype")
 def yolov3_loss(
-    x,
+    x: LoDArray,
     gt_box,
     gt_label,
     gt_score=None,
@@ -206,12 +214,13 @@ def yolov3_loss(
     cross entropies of tx, ty and absolute errors of tw, th, plus the cross entropies of the classes; objectness counts
     everywhere except where the predicted box overlaps a ground truth by more than ``ignore_thresh`` (mask -1).
     """
-    shaped, score, pairs, own, size = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio)
+    shaped, score, pairs, own = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num)
+    ratio, extent = downsample_ratio, _extent(x)
     valid = (gt_box[..., 2] > 1e-6) & (gt_box[..., 3] > 1e-6)
-    best = _best_overlap(shaped, own, gt_box, valid, size, scale_x_y)
-    match = _matched_anchor(gt_box, valid, pairs, anchor_mask, size)
-    objectness = _objectness(shaped, gt_box, score, match, best, ignore_thresh)
-    loss = _loss(shaped, gt_box, gt_label, score, match, objectness, own, size, use_label_smooth)
+    best = _best_overlap(shaped, own, gt_box, valid, ratio, extent[0], scale_x_y)
+    match = _matched_anchor(gt_box, valid, pairs, anchor_mask, ratio * extent[0])
+    objectness = _objectness(gt_box, score, match, best, ignore_thresh, extent)
+    loss = _loss(shaped, gt_box, gt_label, score, match, objectness, own, ratio, extent, use_label_smooth)
     return loss, objectness, match.astype(jnp.int32)
 
 
@@ -228,7 +237,7 @@ def _(x, gt_box, gt_label, *, anchors, anchor_mask, class_num):
 
 @yolov3_loss.grad(slots=_SLOTS)
 def _(
-    x,
+    x: LoDArray,
     gt_box,
     gt_label,
     objectness_mask,
@@ -242,10 +251,11 @@ def _(
     downsample_ratio,
     use_label_smooth,
 ):
-    shaped, score, _, own, size = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num, downsample_ratio)
+    shaped, score, _, own = _setting(x, gt_box, gt_score, anchors, anchor_mask, class_num)
+    rest = (own, downsample_ratio, _extent(x), use_label_smooth)
 
     def loss(values):
-        return _loss(values, gt_box, gt_label, score, gt_match_mask, objectness_mask, own, size, use_label_smooth)
+        return _loss(values, gt_box, gt_label, score, gt_match_mask, objectness_mask, *rest)
 
     return jax.vjp(loss, shaped)[1](d_loss)[0].reshape(x.shape)
 

@@ -1,22 +1,20 @@
-"""Convolutions along sequences, and images as sequences of patches."""
+"""Convolutions along sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from lowering.ops import fitting
-from lowering.ops.nn import windows
 from lowering.ops.sequence import shapes
 from lowering.ragged import infer as sequence_infer
 from lowering.ragged.rows import bounds, expand_dims, grad_spec, offsets, per_row, row_gradient, row_numbers, shifted
 from lowering.registry import MASKED, op
-from lowering.values import Array, LoDArray, concrete
+from lowering.values import Array, LoDArray
 
 
 def _paddings(start: int, length: int) -> tuple[int, int]:
@@ -169,67 +167,6 @@ def _(x: LoDArray, filter, d_out):
     after, before = _moved(x, x.data, count), _moved(x, d_out, count)
     d_filter = lax.map(lambda by: jnp.sum(after(by) * d_out, axis=axes), row_numbers(count))
     return row_gradient(x, _weighted(x, filter, before, -1)), d_filter
-
-
-def _patches(x: Array, kernels: list[int], strides: list[int], paddings: list[int], size: tuple[int, int]):
-    """[n, oh, ow, c * kh * kw]: the patches of images [n, c, h, w], zeros outside."""
-    up, left = paddings[:2]
-    need = [(s - 1) * stride + k for s, stride, k in zip(size, strides, kernels, strict=True)]
-    extra = [max(0, n - d - p) for n, d, p in zip(need, x.shape[2:], (up, left), strict=True)]
-    x = jnp.pad(x, ((0, 0), (0, 0), (up, extra[0]), (left, extra[1])))
-    parts = []
-    for i in range(kernels[0]):
-        for j in range(kernels[1]):
-            rows = slice(i, i + (size[0] - 1) * strides[0] + 1, strides[0])
-            parts.append(x[:, :, rows, j : j + (size[1] - 1) * strides[1] + 1 : strides[1]])
-    return jnp.stack(parts, axis=2).reshape(x.shape[0], -1, *size).transpose(0, 2, 3, 1)
-
-
-def _patch_count(size: tuple[int, ...], kernels: list[int], strides: list[int], paddings: list[int]):
-    pads = [(paddings[i], paddings[i + 2]) for i in range(2)]
-    height, width = (windows.count(size[i], kernels[i], strides[i], pads[i]) for i in range(2))
-    return height, width
-
-
-@op(diff="x", lod=None, infer=shapes.im2sequence)
-def im2sequence(
-    x,
-    y=None,
-    *,
-    kernels: list[int],
-    strides: list[int] = [1, 1],  # noqa: B006
-    paddings: list[int] = [0, 0, 0, 0],  # noqa: B006
-    out_stride: list[int] = [1, 1],  # noqa: B006
-):
-    """The patches of image i of X [n, c, h, w] form sequence i of Out [patches, c * kh * kw].
-
-    Y [n, 2] gives each image's own height and width (before division by ``out_stride``) in a batch of several; their
-    fractions do not count.
-    """
-    if y is None or x.shape[0] == 1:
-        size = _patch_count(x.shape[2:], kernels, strides, paddings)
-        rows = _patches(x, kernels, strides, paddings, size).reshape(x.shape[0] * size[0] * size[1], -1)
-        step = size[0] * size[1]
-        return LoDArray(rows, (row_numbers(x.shape[0] + 1) * np.int32(step),))
-    real = -(-concrete(y, "the image sizes Y of im2sequence").astype(int) // np.asarray(out_stride))
-    sizes = [_patch_count(tuple(r), kernels, strides, paddings) for r in real]
-    largest = (max(h for h, _ in sizes), max(w for _, w in sizes))
-    patches = _patches(x, kernels, strides, paddings, largest)
-    parts = [p[:h, :w].reshape(h * w, -1) for p, (h, w) in zip(patches, sizes, strict=True)]
-    off = np.concatenate([[0], np.cumsum([h * w for h, w in sizes])]).astype(np.int32)
-    return LoDArray(jnp.concatenate(parts), (off,))
-
-
-@im2sequence.fits
-def _(x):
-    fitting.rank("X", x, 4)
-
-
-@im2sequence.grad
-def _(x, d_out, *, kernels: list[int], strides=[1, 1], paddings=[0, 0, 0, 0]):  # noqa: B006
-    size = _patch_count(x.shape[2:], kernels, strides, paddings)
-    forward, pull = jax.vjp(lambda v: _patches(v, kernels, strides, paddings, size), x)
-    return pull(d_out.reshape(forward.shape))[0]
 
 
 @op(rows=MASKED)

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine import random_bits
-from lowering.engine.counts import RowSize, with_rows
+from lowering.engine.counts import RowSize, sizes_along, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import into_declared, outputs_like, shape_from
@@ -18,6 +18,7 @@ from lowering.ops.tensor.creation import infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import WISE, Longs, Sizes, op
+from lowering.values import LoDArray
 
 
 def with_diagonal(out, dims, diag_num: int, diag_step: int, diag_val: float):
@@ -209,9 +210,10 @@ def random_crop(x, seed, *, shape: list[int], startup_seed: int = 0):
 
 
 @op(diff="", lod=None)
-def bernoulli(x, *, key):
+def bernoulli(x: LoDArray, *, key):
     """Out = 1 with the probability X, else 0."""
-    return (random_bits.uniform(key, x.shape, x.dtype) < x).astype(x.dtype)
+    dims = sizes_along(x, range(len(x.shape)))
+    return with_rows((random_bits.uniform(key, dims, x.dtype) < x.data).astype(x.dtype), dims)
 
 
 @op(diff="", lod=None)
@@ -225,11 +227,13 @@ def multinomial(x, *, key, num_samples: int = 1, replacement: bool = False):
 
 
 @op(lod=None)
-def gumbel_softmax(x, *, key, temperature: float = 1.0, hard: bool = False, axis: int = -1):
+def gumbel_softmax(x: LoDArray, *, key, temperature: float = 1.0, hard: bool = False, axis: int = -1):
     """Out = softmax((X + Gumbel noise) / temperature); ``hard``: one where it is largest, which has no gradient."""
-    noise = -jnp.log(-jnp.log(random_bits.uniform(key, x.shape, x.dtype, np.finfo(x.dtype).tiny, 1.0)))
-    soft = jax.nn.softmax((x + noise) / temperature, axis)
-    return jax.nn.one_hot(jnp.argmax(soft, axis), x.shape[axis], axis=axis, dtype=x.dtype) if hard else soft
+    dims = sizes_along(x, range(len(x.shape)))
+    noise = -jnp.log(-jnp.log(random_bits.uniform(key, dims, x.dtype, np.finfo(x.dtype).tiny, 1.0)))
+    soft = jax.nn.softmax((x.data + noise) / temperature, axis)
+    found = jax.nn.one_hot(jnp.argmax(soft, axis), x.shape[axis], axis=axis, dtype=x.dtype) if hard else soft
+    return with_rows(found, dims)
 
 
 @gumbel_softmax.grad
@@ -238,11 +242,12 @@ def _(out, d_out, *, temperature, axis):
 
 
 @op(out="Out Noise", lod=None)
-def rrelu(x, *, key, lower: float = 0.125, upper: float = 1 / 3, is_test: bool = False):
+def rrelu(x: LoDArray, *, key, lower: float = 0.125, upper: float = 1 / 3, is_test: bool = False):
     """Out = X where it is positive, else X * Noise: drawn from [lower, upper), their middle in a test."""
-    drawn = (lower + upper) / 2 if is_test else random_bits.uniform(key, x.shape, x.dtype, lower, upper)
-    noise = jnp.where(x > 0, 1, drawn).astype(x.dtype)
-    return x * noise, noise
+    dims = sizes_along(x, range(len(x.shape)))
+    drawn = (lower + upper) / 2 if is_test else random_bits.uniform(key, dims, x.dtype, lower, upper)
+    noise = jnp.where(x.data > 0, 1, drawn).astype(x.dtype)
+    return with_rows(x.data * noise, dims), with_rows(noise, dims)
 
 
 @rrelu.grad

@@ -1,0 +1,116 @@
+"""Detectors on images of any size: boxes around the cells of maps, what is predicted there, and whole networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+from fluidjax import layers
+from tests.lod.detection_nets import faster_rcnn
+from tests.stream.test_wide import Feed, compare
+from tests.stream.test_wide_images import image, images
+from tests.stream.test_wide_sizes import equal_to_exact_sizes
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+SIZES = ((16, 24), (24, 24), (16, 32), (32, 16))
+
+
+def maps() -> tuple[Any, Any, Any]:
+    """Images, and maps of two scales."""
+    x = image()
+    fine = layers.conv2d(x, 4, 3, 2, 1, act="tanh")
+    return x, fine, layers.conv2d(fine, 4, 3, 2, 1, act="tanh")
+
+
+def around_cells() -> Sequence[Any]:
+    """The boxes that depend on sizes alone: relative to the image, or in its pixels."""
+    x, fine, coarse = maps()
+    priors, _ = layers.prior_box(fine, x, [4.0], [8.0], [1.0, 2.0], flip=True, clip=True)
+    sizes = {"densities": [2, 1], "fixed_sizes": [4.0, 8.0], "fixed_ratios": [1.0]}
+    dense, _ = layers.density_prior_box(coarse, x, **sizes)
+    flat, spread = layers.density_prior_box(coarse, x, **sizes, steps=[4.0, 4.0], flatten_to_2d=True)
+    anchors, _ = layers.anchor_generator(fine, [8.0, 16.0], [0.5, 1.0], stride=[2.0, 2.0])
+    return [layers.mean(coarse), priors, dense, flat, spread, anchors]
+
+
+def single_shot() -> Sequence[Any]:
+    """SSD's heads, whose boxes of two scales follow each other, decoded."""
+    x, fine, coarse = maps()
+    sizes = {"min_sizes": [4.0, 8.0], "max_sizes": [8.0, 14.0]}
+    moves, scores, priors, spread = layers.multi_box_head(
+        [fine, coarse], x, base_size=16, num_classes=3, aspect_ratios=[[2.0], [2.0]], flip=True, **sizes
+    )
+    boxes = layers.box_coder(priors, spread, moves, "decode_center_size")
+    chances = layers.softmax(scores)
+    loss = layers.mean(layers.square(moves)) + layers.mean(layers.square(chances))
+    return [loss, boxes, chances, layers.transpose(chances, [0, 2, 1]), priors]
+
+
+def once_only() -> Sequence[Any]:
+    """YOLO's boxes and scores of two scales, and the loss of one: maps are taken for squares."""
+    x, fine, coarse = maps()
+    size = fluid.data("size", [None, 2], "int32")
+    true, label = fluid.data("true", [None, 3, 4], "float64"), fluid.data("label", [None, 3], "int32")
+    heads = [layers.conv2d(map_, 2 * 8, 1) for map_ in (fine, coarse)]
+    found = [layers.yolo_box(head, size, [4, 6, 9, 5], 3, 0.01, by) for head, by in zip(heads, (2, 4), strict=True)]
+    boxes, scores = (layers.concat(list(parts), 1) for parts in zip(*found, strict=True))
+    loss = layers.yolov3_loss(heads[1], true, label, [4, 6, 9, 5, 12, 9], [1, 2], 3, 0.7, 4)
+    return [layers.mean(loss) + layers.mean(layers.square(heads[0])), loss, boxes, scores]
+
+
+def objects(rng: np.random.Generator, feed: Feed) -> Feed:
+    """What YOLO is fed beside an image; the last object of the first image is none."""
+    true = np.concatenate([rng.uniform(0.1, 0.9, (2, 3, 2)), rng.uniform(0.1, 0.5, (2, 3, 2))], 2)
+    true[0, 2] = 0
+    return {
+        **feed,
+        "size": np.array([feed["image"].shape[2:]] * 2, np.int32),
+        "true": true,
+        "label": rng.integers(0, 3, (2, 3)).astype(np.int32),
+    }
+
+
+@pytest.mark.parametrize("build", [around_cells, single_shot], ids=lambda f: f.__name__)
+def test_boxes_of_images_of_any_size(
+    build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES), 3)
+
+
+def test_boxes_that_are_predicted(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = [objects(rng, feed) for feed in images(rng, [(n, n) for n in (16, 32, 24, 48)])]
+    equal_to_exact_sizes(monkeypatch, once_only, feeds, 3)
+
+
+def proposals() -> Sequence[Any]:
+    """Faster R-CNN: three steps between what runs on the host, each of which is compiled."""
+    x = fluid.data("image", [None, 3, None, None], "float32")
+    info, boxes = fluid.data("info", [None, 3], "float32"), fluid.data("boxes", [None, 4], "float32", lod_level=1)
+    classes, crowd = (fluid.data(name, [None, 1], "int32", lod_level=1) for name in ("classes", "crowd"))
+    return faster_rcnn(fluid, x, info, boxes, classes, crowd)
+
+
+def scenes(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[Feed]:
+    found: list[Feed] = []
+    for height, width in sizes:
+        counts = rng.integers(1, 4, 2).tolist()
+        corner = rng.uniform(0, 12, (sum(counts), 2))
+        boxes = np.concatenate([corner, corner + rng.uniform(4, 11, corner.shape)], 1).astype(np.float32)
+        classes, crowd = rng.integers(1, 3, (sum(counts), 1)), np.zeros((sum(counts), 1))
+        feed: Feed = {
+            "image": rng.normal(size=(2, 3, height, width)).astype(np.float32),
+            "info": np.array([[height, width, 1.0]] * 2, np.float32),
+        }
+        ragged = {"boxes": boxes, "classes": classes.astype(np.int32), "crowd": crowd.astype(np.int32)}
+        lod = {name: fluid.create_lod_tensor(rows, [counts], fluid.CPUPlace()) for name, rows in ragged.items()}
+        found.append({**feed, **lod})
+    return found
+
+
+def test_proposals_in_images_of_any_size(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(monkeypatch, proposals, scenes(rng, [(32, 40), (40, 32), (24, 56), (56, 48), (48, 40)]), 9)
