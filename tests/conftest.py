@@ -47,6 +47,23 @@ def each_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fluidjax.execution.kept.shared.get", lambda key: None)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What XLA compiled for one test, in any worker, is loaded for another that lowers to the same.
+
+    Each test still traces, lowers and counts its compilations: half of the tests' time was compiling the same again.
+    """
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
+    yield
+    jax.config.update("jax_compilation_cache_dir", before[0])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
+
+
 @pytest.fixture(autouse=True, scope="module")
 def what_compiles_beside_ends() -> Iterator[None]:
     """What a file's eager nets repeated is compiled in a thread, which the next file would see or wait for."""
