@@ -17,6 +17,7 @@ from fluidjax.execution.allocator import give_back_freed_memory
 from fluidjax.execution.background import Once
 from fluidjax.execution.buffers import NOTHING, Buffers, Unpackable
 from fluidjax.execution.drawn import drawn, numbers_of
+from fluidjax.execution.equal import proven
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
@@ -289,6 +290,7 @@ class CompiledOps:
         step = self._work.function(rebuilds, seen, found, awaited=self.awaited, **options)
         try:
             traced = self._jitted(step, found).trace(*arguments)
+            traced = proven(traced, self._work.buffers.equal, arguments, self._donated())
         except (Need, NeedsOneForm, Changes, Unpackable, NeedsInputs) as outcome:
             return outcome
         check_expected(found.expected, values)
@@ -308,13 +310,14 @@ class CompiledOps:
         if self._spread is not None:
             step = self._spread.over(step, self._buffers(), self.inputs, self._work.outputs, donate=self._donate)
 
-        def run(replaced: Any, values: Any, seed: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+        def run(replaced: Any, values: Any, seed: Any) -> tuple[Any, ...]:
             state, outputs, overflows, faults = step(replaced, values, seed)
             results = (*state, *outputs)
             arrays, structure = jax.tree_util.tree_flatten(results)
             found.flags = tuple(overflows)
             found.structure = None if jax.tree_util.all_leaves(results) else structure
-            return tuple(arrays), tuple(overflows.values()), faults
+            equal, found.equal = found.equal, ()
+            return tuple(arrays), tuple(overflows.values()), faults, *((equal,) if equal else ())
 
         if self._spread is None:
             return jax.jit(run, donate_argnums=donated)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -50,8 +51,9 @@ class ResidentState:
         place: Callable[[Any, str], Any],
         replaced_names: Sequence[str],
         kept_names: Sequence[str],
+        fates: Mapping[int, Hashable] = MappingProxyType({}),
     ):
-        self.buffers = Buffers.of(replaced, pack=pack)
+        self.buffers = Buffers.of(replaced, pack=pack, fates=fates)
         self._place, self._buffer_names = place, self.buffers.names(replaced_names)
         buffers = self.place(self.buffers.join(replaced))
         self.slot: deque[Any] = deque([(buffers,)], maxlen=1)

@@ -62,6 +62,7 @@ class Traced:
         watch: the checks to perform.
         expected: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
+        equal: while it is traced, the numbers that passed as one, as it leaves them, for each such number.
         ran: whether the compiled form has run.
         seconds: the time that tracing and compiling took, here or in the process that kept it.
     """
@@ -72,6 +73,7 @@ class Traced:
     expected: Expected = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
     uneven: Mapping[str, Need] = field(default_factory=dict)
+    equal: Sequence[Sequence[Any]] = ()
     ran: bool = False
     seconds: float = 0.0
 
@@ -149,6 +151,7 @@ class Traceable:
                 raise NeedsInputs
             found.expected, found.used, found.uneven = runner.fed.expected, runner.used, runner.uneven
             found.watch = watch if checked else None
+            found.equal = [[after[i] for i in group] for group in self.buffers.equal]
             return self.buffers.join_traced(after), [env.get(n) for n in self.outputs], overflows, faults
 
         return step

@@ -13,9 +13,10 @@ import jax
 import numpy as np
 
 from fluidjax.base.scope import Scope
-from fluidjax.execution.buffers import Unpackable
+from fluidjax.execution.buffers import Unequal, Unpackable
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.equal import fates
 from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import form
 from fluidjax.execution.layout import Layout, lay_out
@@ -47,6 +48,8 @@ class WholeRuns:
         self._attempts = attempts
         self._compilations = compilations
         self._pack = job.platform == "cpu"
+        self._share = job.spread is None
+        self._fates: dict[int, Any] = {}
         self._place = (lambda array, name: on_device(array)) if job.spread is None else job.spread.to_all
         self._starts = Starts()
         self._unsettled: dict[str, Any] = {}
@@ -101,6 +104,7 @@ class WholeRuns:
             place=self._place,
             replaced_names=layout.replaced,
             kept_names=(*layout.kept, *starts),
+            fates=self._fates if pack else {},
         )
         others = gather_values(scope, layout.others, exact=self._attempts.exact)
         if others and self._job.alike:
@@ -117,6 +121,8 @@ class WholeRuns:
     def _lay_out(self, scope: Scope) -> None:
         self.layout = lay_out(scope, self._attempts.plan, self._job.feeds, self._starts.forms)
         self._laid_out = self._planned()
+        found = fates(self._job.program, self.layout.replaced) if self._share else {}
+        self._fates = {i: fate for i, fate in found.items() if self.layout.replaced[i] not in self._starts.forms}
 
     def _compile(self, state: ResidentState, starts: dict[str, Any], others: dict[str, Any]) -> None:
         layout = self.layout
@@ -150,6 +156,9 @@ class WholeRuns:
             results, overflows, failure = self._compilations.step(compiled, replaced, values, seed, hold)
             if before:
                 jax.block_until_ready(results)
+        except Unequal:
+            self._share, self._fates = False, {}
+            return None
         except Unpackable:
             self._pack = False
             return None
@@ -191,8 +200,10 @@ class WholeRuns:
         """Store what a run left: the replaced buffers with the state, what is new in the scope."""
         layout, count = self.layout, len(state.replaced)
         lasting = state.complete and (state.attached or state.holds(scope, layout.kept))
-        if not lasting or not state.replace(results[:count]):
+        if not state.replace(results[:count]):  # then nothing shares a buffer
             write_back(scope, dict(zip(layout.replaced, map(on_one_device, results), strict=False)))
+        elif not lasting:
+            write_back(scope, {name: state.read(i) for i, name in enumerate(layout.replaced)})
         elif not state.attached:
             state.kept = self._starts.settled_inputs(state.kept)
             attach(scope, state, (*layout.replaced, *layout.kept), new=self._unsettled)
