@@ -10,8 +10,11 @@ from typing import Any, NamedTuple, NoReturn
 from fluidjax.base.errors import explain
 
 
-class NotBuiltError(NotImplementedError):
-    """A script uses a part of Fluid that fluidjax does not implement yet."""
+class NotBuiltError(NotImplementedError, ImportError):
+    """A script uses a part of Fluid that fluidjax does not implement yet.
+
+    An ImportError, too: that is what scripts expect where the library behind such a part (MPI, pslib) is missing.
+    """
 
 
 class Instead(NamedTuple):

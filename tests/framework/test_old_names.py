@@ -1,5 +1,6 @@
 """Small names below fluid that whole packages of scripts import."""
 
+import contextlib
 import importlib
 import inspect
 import io
@@ -47,6 +48,20 @@ def test_the_object_fleet(module):
     with pytest.raises(NotBuiltError, match=rf"fluid\.incubate\.fleet\.{module}\.fleet\.init is not built"):
         fleet.init(None)
     assert not hasattr(fleet, "__wrapped__")
+
+
+def test_scripts_that_go_on_without_a_library_of_servers_do_so_here():
+    """As in Paddle's own tests, whose fleet starts MPI where there is one."""
+    from fluidjax.incubate.fleet.parameter_server.pslib import DistributedAdam, fleet
+
+    with contextlib.suppress(ImportError):
+        fleet.init()
+    with contextlib.suppress(AttributeError, ImportError):
+        fleet.distributed_optimizer(fluid.optimizer.Adam(0.1))
+    with pytest.raises(ImportError, match="MPIRoleMaker is not built"):
+        fluid.incubate.fleet.base.role_maker.MPIRoleMaker()
+    fleet._opt_info = None
+    assert fleet._opt_info is None and inspect.isclass(DistributedAdam)
 
 
 def test_a_script_may_derive_from_what_is_not_built():

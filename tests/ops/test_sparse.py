@@ -59,6 +59,9 @@ def test_rows_stay_as_they_come_unless_one_is_repeated():
     assert entries(sum_.fn([rows([5, 2, 5], 1.0, 2.0, 3.0)])) == [(2, 2.0), (5, 4.0)]
     merge = lowering.get_op("merge_selected_rows").fn
     assert entries(merge(rows([5, 4, 1], 1.0, 2.0, 3.0))) == [(5, 1.0), (4, 2.0), (1, 3.0)]
+    longer = rows([5, 4], 1.0, 2.0)
+    longer = SelectedRows(longer.rows, np.concatenate([longer.values, longer.values]), longer.height)
+    assert entries(merge(longer)) == [(5, 1.0), (4, 2.0)]  # as where rows come from a server, and values with padding
     clipped = lowering.get_op("clip_by_norm").fn(rows([3, 1], 3.0, 4.0), max_norm=np.sqrt(50.0))
     assert entries(clipped) == [(3, 3.0), (1, 4.0)]
 

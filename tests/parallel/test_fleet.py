@@ -12,6 +12,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.incubate.fleet.base import role_maker
 from fluidjax.incubate.fleet.collective import CollectiveOptimizer, DistributedStrategy, TrainStatus, fleet
+from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 from tests.parallel.nets import mlp_network
 from tests.parallel.test_processes import expected, together
 
@@ -40,7 +41,9 @@ def test_one_worker_trains_on_its_own(alone: Any, tmp_path: Path) -> None:
     assert losses[2] < losses[0] and isinstance(fleet.main_program, fluid.CompiledProgram)
     for epoch in range(3):
         fleet.save_check_point(executor, str(tmp_path), TrainStatus(epoch))
+    assert fleet._get_last_checkpoint_no(str(tmp_path), fs=LocalFS()) == 2
     files = tmp_path / "__paddle_fleet_checkpoint__.2"
+    assert fleet._load_train_status(str(files)) == TrainStatus(2)
     assert sorted(os.listdir(files)) == ["_paddle_fleet_param__", "fleet_train_status"]
     assert (files / "fleet_train_status").read_text() == '{"epoch_no": 2}'
     weight = fluid.global_scope().find_var("w0").get_tensor()
@@ -57,6 +60,7 @@ def test_an_empty_folder_has_no_checkpoint(alone: Any, tmp_path: Path) -> None:
     fleet.distributed_optimizer(fluid.optimizer.SGD(0.5)).minimize(alone[0])
     executor = fluid.Executor(fluid.CPUPlace())
     assert fleet.load_check_point(executor, str(tmp_path / "none"), 0) is None
+    assert fleet._get_last_checkpoint_no(str(tmp_path), LocalFS()) == -1
     with pytest.raises(AssertionError, match="Can't find checkpoint"):
         fleet.load_check_point(executor, str(tmp_path), 0, ignore_empty=False)
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from fluidjax import io
 from fluidjax.base.unbuilt import unbuilt
-from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
+from fluidjax.compiler import CompiledProgram
 from fluidjax.contrib.mixed_precision import decorate
 from fluidjax.executor import Executor
 from fluidjax.framework import Program, default_startup_program
@@ -23,6 +23,7 @@ from fluidjax.incubate.fleet.base.mode import Mode
 from fluidjax.incubate.fleet.collective import checkpoints
 from fluidjax.incubate.fleet.collective.checkpoints import TrainStatus
 from fluidjax.incubate.fleet.collective.settling import WRAPPING, check_wrapped, refused, settle_rings
+from fluidjax.incubate.fleet.collective.strategy import DistributedStrategy
 from fluidjax.optimizer import RecomputeOptimizer
 from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 from fluidjax.transpiler.config import DistributeTranspilerConfig
@@ -33,54 +34,6 @@ DistFCConfig = unbuilt(__name__, "DistFCConfig")
 
 class LambConfig:
     """Settings of Lamb in a fleet; empty, as in Fluid."""
-
-
-class DistributedStrategy(BuildStrategy):
-    """The strategy of a collective fleet.
-
-    Attributes:
-        mode: 'nccl2': data-parallel runs reduce gradients over the workers; 'collective': the program has ops for it.
-        collective_mode: 'grad_allreduce' or 'local_sgd'.
-        use_local_sgd, _ut4grad_allreduce: equivalent to mode 'collective' with 'local_sgd', or with 'grad_allreduce'.
-        forward_recompute, recompute_checkpoints: see ``RecomputeOptimizer``.
-        use_amp, amp_loss_scaling: see ``mixed_precision.decorate``.
-        exec_strategy: of the CompiledProgram, which mode 'collective' does not make; nor does it read BuildStrategy's.
-        use_dist_fc, dist_fc_config: refused: NotBuiltError where ``use_dist_fc`` is set, without which the other is not
-            read.
-    """
-
-    _defaults = {
-        **BuildStrategy._defaults,
-        "_ut4grad_allreduce": False,
-        "amp_loss_scaling": 2**15,
-        "collective_mode": None,
-        "dist_fc_config": None,
-        "exec_strategy": None,
-        "forward_recompute": False,
-        "mode": "nccl2",
-        "recompute_checkpoints": (),
-        "use_amp": False,
-        "use_dist_fc": False,
-        "use_local_sgd": False,
-    }
-    mode: str
-    collective_mode: str | None
-    use_local_sgd: bool
-    use_dist_fc: bool
-    forward_recompute: bool
-    recompute_checkpoints: Any
-    use_amp: bool
-    amp_loss_scaling: float
-    exec_strategy: ExecutionStrategy
-    num_trainers: int
-    trainer_id: int
-    trainers_endpoints: list[str]
-    _ut4grad_allreduce: bool
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.exec_strategy = ExecutionStrategy()
-        self.recompute_checkpoints = []
 
 
 class Collective(Fleet):
@@ -207,6 +160,18 @@ class Collective(Fleet):
         """Remove all checkpoints in a directory except the latest ones."""
         for number in checkpoints.numbers(root_path, fs)[: -max(checkpoint_num, 1)]:
             fs.delete(checkpoints.folder(root_path, number))
+
+    def _get_last_checkpoint_no(self, root_path: str, fs: Any) -> int:
+        """The number of the latest checkpoint in a directory; -1 if there is none."""
+        return max(checkpoints.numbers(root_path, fs), default=-1)
+
+    def _save_train_status(self, path: str, train_status: TrainStatus) -> None:
+        """Write the progress of a training to a checkpoint's directory."""
+        checkpoints.save_status(path, train_status)
+
+    def _load_train_status(self, path: str) -> TrainStatus:
+        """Read the progress from a checkpoint's directory. Raises ValueError if it lacks the number of an epoch."""
+        return checkpoints.load_status(path, path)
 
 
 def _needless(name: str) -> None:

@@ -74,8 +74,26 @@ def save(executor: Any, path: str, status: TrainStatus, program: Any, fs: Any, c
 def _write(executor: Any, place: str, status: TrainStatus, program: Any) -> None:
     os.makedirs(place, exist_ok=True)
     io.save_persistables(executor, place, program, filename=PARAMETERS)
+    save_status(place, status)
+
+
+def save_status(place: str, status: TrainStatus) -> None:
+    """Write the progress of a training to a directory of this machine."""
     with open(os.path.join(place, STATUS), "w") as file:
         json.dump({"epoch_no": status.done}, file)
+
+
+def load_status(place: str, name: str) -> TrainStatus:
+    """The progress of the checkpoint ``name``, in a directory of this machine. Raises ValueError if it is none."""
+    with open(os.path.join(place, STATUS)) as file:
+        said = json.load(file)
+    epoch = said.get("epoch_no") if isinstance(said, dict) else None
+    if not isinstance(epoch, int) or epoch < 0:
+        raise ValueError(
+            f"{name}/{STATUS}: expected the number of an epoch as epoch_no, found {said!r}; remove this"
+            " checkpoint to go on from the one before"
+        )
+    return TrainStatus(epoch)
 
 
 def load(executor: Any, path: str, program: Any, fs: Any, cache: str, trainer_id: int) -> TrainStatus | None:
@@ -92,13 +110,6 @@ def load(executor: Any, path: str, program: Any, fs: Any, cache: str, trainer_id
         LocalFS().delete(place)
         os.makedirs(cache, exist_ok=True)
         fs.download(folder(path, last), place)
-    with open(os.path.join(place, STATUS)) as file:
-        said = json.load(file)
-    epoch = said.get("epoch_no") if isinstance(said, dict) else None
-    if not isinstance(epoch, int) or epoch < 0:
-        raise ValueError(
-            f"{folder(path, last)}/{STATUS}: expected the number of an epoch as epoch_no, found {said!r}; remove this"
-            " checkpoint to go on from the one before"
-        )
+    status = load_status(place, folder(path, last))
     io.load_persistables(executor, place, program, filename=PARAMETERS)
-    return TrainStatus(epoch)
+    return status

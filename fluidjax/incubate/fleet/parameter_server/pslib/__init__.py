@@ -1,7 +1,7 @@
 """Parameter servers of the pslib library."""
 
 from fluidjax.base.unbuilt import UnbuiltObject, unbuilt
-from fluidjax.incubate.fleet.parameter_server.pslib.optimizer_factory import FLEET_GLOBAL_DICT as FLEET_GLOBAL_DICT
+from fluidjax.incubate.fleet.parameter_server.pslib.optimizer_factory import *  # noqa: F403
 
 PSLib = unbuilt(__name__, "PSLib")
 DownpourOptimizer = unbuilt(__name__, "DownpourOptimizer")
