@@ -7,7 +7,7 @@ uses them alike; that they stay equal is proven of the traced step, and where it
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -28,29 +28,37 @@ def fates(program: ProgramView, names: Sequence[str]) -> dict[int, Hashable]:
     wanted = {name: i for i, name in enumerate(names) if _is_number(program, name)}
     uses: dict[str, list[Hashable]] = {}
     for op in (op for block in program.blocks for op in block.ops) if len(wanted) > 1 else ():
-        for name in wanted.keys() & {*op.input_names(), *op.output_names()}:
-            uses.setdefault(name, []).append(_use(program, op, name))
+        used = wanted.keys() & {*op.input_names(), *op.output_names()}
+        effect = _effect(program, op, used) if used else None
+        for name in used:
+            uses.setdefault(name, []).append(effect and (effect, _slots(op, name)))
     return {i: tuple(uses[name]) for name, i in wanted.items() if None not in uses.get(name, (None,))}
 
 
-def _use(program: ProgramView, op: OpView, name: str) -> Hashable:
-    """What an op does with a number; None where others may come to differ from it."""
+def _effect(program: ProgramView, op: OpView, used: Collection[str]) -> Hashable:
+    """What an op does with the numbers that it uses; None where those of such ops may come to differ."""
+    read = op.input_names()
     optimizes = bool(int(op.attrs.get("op_role", 0)) & ROLE_OPTIMIZE)
-    if op.block_idx or not (optimizes or {*op.input_names()} <= {name}):
+    if op.block_idx or not (optimizes or {*read} <= {*used}):
         return None
-    read = [program.find_var(0, n) for n in op.input_names()]
-    if any(var is None or var.type != _LOD_TENSOR for var in read) or _is_number(program, *op.inputs.get("Param", ())):
+    variables = [program.find_var(0, name) for name in read]
+    if any(var is None or var.type != _LOD_TENSOR for var in variables):
         return None
-    slots = tuple(
-        (slot, k) for names in (op.inputs, op.outputs) for slot in names for k, n in enumerate(names[slot]) if n == name
-    )
-    attrs = sorted((a, v) for a, v in op.attrs.items() if a not in BOOKKEEPING)
-    return op.type, slots, repr(attrs)
+    if any(_is_number(program, name) for name in op.inputs.get("Param", ())):
+        return None
+    return op.type, repr(sorted((name, v) for name, v in op.attrs.items() if name not in BOOKKEEPING))
 
 
-def _is_number(program: ProgramView, *names: str) -> bool:
-    """Whether one of the variables is declared as a single number."""
-    return any(var is not None and var.shape == (1,) for var in (program.find_var(0, name) for name in names))
+def _slots(op: OpView, name: str) -> Hashable:
+    """Where an op reads and writes a variable."""
+    bound = (*op.inputs.items(), *op.outputs.items())
+    return tuple((slot, k) for slot, names in bound for k, n in enumerate(names) if n == name)
+
+
+def _is_number(program: ProgramView, name: str) -> bool:
+    """Whether a variable is declared as a single number."""
+    var = program.find_var(0, name)
+    return var is not None and var.shape == (1,)
 
 
 def proven(traced: Any, equal: Sequence[Sequence[int]], arguments: Any, donated: tuple[int, ...]) -> Any:

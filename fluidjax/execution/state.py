@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,11 +21,13 @@ NONE: Mapping[str, Any] = {}
 _UNKNOWN = np.dtype(np.float32)  # what a tensor without elements counts as: Fluid knows no type of it
 
 
-def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] = NONE) -> list[Any] | None:
+def gather_plain(
+    scope: Scope, names: Iterable[str], instead: Mapping[str, Any] = NONE, unmoved: Container[str] = ()
+) -> list[Any] | None:
     """The arrays of ``names``; None when one of them is missing, has a LoD or is of another kind.
 
-    A NumPy array that the user set is moved to the device once and stays there. ``instead`` takes precedence over the
-    scope.
+    A NumPy array that the user set is moved to the device once and stays there, but for those that the caller moves:
+    ``unmoved``. ``instead`` takes precedence over the scope.
     """
     arrays = []
     local = scope._vars
@@ -37,7 +39,8 @@ def gather_plain(scope: Scope, names: Iterable[str], instead: Mapping[str, Any] 
         holder = var._holder if var is not None else None
         if type(holder) is not LoDTensor or holder._lod:
             return None
-        move(holder, on_device)
+        if name not in unmoved:
+            move(holder, on_device)
         array = holder._array
         if array is None:
             return None

@@ -113,7 +113,9 @@ class WholeRuns:
         return state, tuple(others.values())
 
     def _arrays(self, scope: Scope, places: dict[str, Any]) -> tuple[list[Any] | None, list[Any] | None]:
-        return gather_plain(scope, self.layout.replaced, places), gather_plain(scope, self.layout.kept, places)
+        replaced, kept = self.layout.replaced, self.layout.kept
+        numbers = {replaced[i] for i in self._fates}  # most of them are not passed
+        return gather_plain(scope, replaced, places, numbers), gather_plain(scope, kept, places)
 
     def _planned(self) -> Any:
         return self._attempts.plan.reads, self._attempts.plan.keeps

@@ -55,10 +55,11 @@ def held(scope: fluid.Scope) -> dict[str, float]:
 def gathered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of variables that runs looked up."""
     names: list[str] = []
+    original = whole.gather_plain
 
-    def spy(scope, wanted, instead, original=whole.gather_plain):
+    def spy(scope, wanted, *how):
         names.extend(wanted)
-        return original(scope, wanted, instead)
+        return original(scope, wanted, *how)
 
     monkeypatch.setattr(whole, "gather_plain", spy)
     yield names
