@@ -13,7 +13,7 @@ from fluidjax.base.errors import explain
 class NotBuiltError(NotImplementedError, ImportError):
     """A script uses a part of Fluid that fluidjax does not implement yet.
 
-    An ImportError, too: that is what scripts expect where the library behind such a part (MPI, pslib) is missing.
+    An ImportError, too: that is what scripts expect where the library of such a part (MPI, pslib) is missing.
     """
 
 

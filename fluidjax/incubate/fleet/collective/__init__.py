@@ -23,7 +23,7 @@ from fluidjax.incubate.fleet.base.mode import Mode
 from fluidjax.incubate.fleet.collective import checkpoints
 from fluidjax.incubate.fleet.collective.checkpoints import TrainStatus
 from fluidjax.incubate.fleet.collective.settling import WRAPPING, check_wrapped, refused, settle_rings
-from fluidjax.incubate.fleet.collective.strategy import DistributedStrategy
+from fluidjax.incubate.fleet.collective.strategy import DistributedStrategy, settle_mode
 from fluidjax.optimizer import RecomputeOptimizer
 from fluidjax.paddle.distributed.fs_wrapper import LocalFS
 from fluidjax.transpiler.config import DistributeTranspilerConfig
@@ -245,7 +245,7 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         check_wrapped(self._wrapping, self._optimizer)
         main = loss.block.program
         startup = default_startup_program() if startup_program is None else startup_program
-        _settle_mode(strategy)
+        settle_mode(strategy)
         made = self._wrapped().minimize(loss, startup, parameter_list, no_grad_set)
         fleet._origin_program = main.clone(for_test=False)
         settle_rings(strategy, fleet.worker_endpoints())
@@ -268,17 +268,6 @@ class CollectiveOptimizer(CollectiveOpBasedOptimizer):
         if strategy.use_amp:
             optimizer = decorate(optimizer, init_loss_scaling=strategy.amp_loss_scaling, use_dynamic_loss_scaling=True)
         return optimizer
-
-
-def _settle_mode(strategy: DistributedStrategy) -> None:
-    """Apply settings implied by others. Raises AssertionError for a collective mode without mode 'collective'."""
-    if strategy.use_local_sgd:
-        strategy.mode, strategy.collective_mode = "collective", "local_sgd"
-    if strategy._ut4grad_allreduce:
-        strategy.mode, strategy.collective_mode = "collective", "grad_allreduce"
-    assert strategy.collective_mode not in ("local_sgd", "grad_allreduce") or strategy.mode == "collective", (
-        "local_sgd and grad_allreduce can be used under collective mode: set mode = 'collective'"
-    )
 
 
 def _transpile(strategy: DistributedStrategy, startup: Program, main: Program) -> None:

@@ -53,3 +53,14 @@ class DistributedStrategy(BuildStrategy):
         super().__init__()
         self.exec_strategy = ExecutionStrategy()
         self.recompute_checkpoints = []
+
+
+def settle_mode(strategy: DistributedStrategy) -> None:
+    """Apply settings implied by others. Raises AssertionError for a collective mode without mode 'collective'."""
+    if strategy.use_local_sgd:
+        strategy.mode, strategy.collective_mode = "collective", "local_sgd"
+    if strategy._ut4grad_allreduce:
+        strategy.mode, strategy.collective_mode = "collective", "grad_allreduce"
+    assert strategy.collective_mode not in ("local_sgd", "grad_allreduce") or strategy.mode == "collective", (
+        "local_sgd and grad_allreduce can be used under collective mode: set mode = 'collective'"
+    )
