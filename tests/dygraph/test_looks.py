@@ -70,13 +70,24 @@ class LookedStatistics(Looked, Statistics):
     """A net whose parameters and statistics are replaced in each step."""
 
 
+class LookedLater(Training):
+    """The loss is read after the backward pass."""
+
+    start = FROM
+
+    def at(self, place: str) -> None:
+        if place == "backward":
+            self.seen.append(self.loss.numpy())
+        super().at(place)
+
+
 for _kind in (Looked, LookedOutside, LookedStatistics):
     at = _kind.places.index("backward")
     _kind.places = (*_kind.places[:at], "look", *_kind.places[at:])
 
 
 @pytest.mark.parametrize("does", DOES)
-@pytest.mark.parametrize("kind", [Looked, LookedOutside, LookedStatistics])
+@pytest.mark.parametrize("kind", [Looked, LookedLater, LookedOutside, LookedStatistics])
 def test_whatever_is_done_is_seen(kind: Any, does: Callable[[Any], Any], ahead: list[bool]) -> None:
     """At each place of a step; the same with each op run at once."""
     try:
@@ -111,7 +122,7 @@ def test_whatever_is_done_to_statistics_is_seen(does: Any, ahead: list[bool]) ->
 
 
 @pytest.mark.parametrize("make", [name for name in MAKE if name != "decay"])
-@pytest.mark.parametrize("kind", [Looked, LookedOutside, LookedStatistics])
+@pytest.mark.parametrize("kind", [Looked, LookedLater, LookedOutside, LookedStatistics])
 @pytest.mark.parametrize("clears", [True, False])
 def test_each_step_runs_once_it_is_known(kind: Any, make: str, clears: bool, ran: list[str], ahead: Any) -> None:
     """The whole of it, at the look; nothing of it is recorded."""

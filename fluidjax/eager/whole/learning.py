@@ -121,7 +121,7 @@ class _Making:
         frame, ahead = self._frame(own, alive), None
         if looked:
             if self._bytes() > _LARGE or {*looked.values()} != {self._call.body.stretch.ops + len(self._between)}:
-                raise Other
+                raise Other  # there are two copies then; nor is it run ahead before all ops have come
             alive = sorted({*looked, *alive})
             if recorder.blocks.whole(self._point, tuple(alive), keeps=True) is None:
                 return None
