@@ -130,6 +130,24 @@ def test_each_step_runs_once_it_is_known(kind: Any, make: str, clears: bool, ran
     assert ahead.count(True) >= 30 and "record" not in ran
 
 
+class LookedSometimes(Training):
+    """The loss is read before the backward pass in every third step."""
+
+    start = FROM
+
+    def forward(self) -> None:
+        super().forward()
+        if self.step % 3 == 0:
+            self.seen.append(self.loss.numpy())
+
+
+@pytest.mark.parametrize("make", ["sgd", "adam"])
+def test_a_look_now_and_then(make: str, ran: list[str], ahead: list[bool]) -> None:
+    """Steps with and without one, on the same variables: in the end none is recorded."""
+    compare(*both(lambda: LookedSometimes(nothing, MAKE[make]).run(80)))
+    assert ahead.count(True) >= 10 and ahead.count(False) >= 25 and "record" not in ran[-30:]
+
+
 RATES: dict[str, Any] = {
     "noam": lambda: dg.NoamDecay(16, 10),
     "polynomial": lambda: dg.PolynomialDecay(0.1, 40, 0.001),
