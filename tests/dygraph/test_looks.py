@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -175,6 +177,43 @@ def test_a_rate_that_changes_is_foreseen(rate: str, ahead: list[bool]) -> None:
 
     compare(*both(train))
     assert ahead.count(True) >= 15 and ahead.count(False) <= 1
+
+
+def test_a_schedule_that_fails_does_so_when_its_turn_comes(ahead: list[bool]) -> None:
+    """Noam's at step 0: no look raises that."""
+
+    def train() -> list[Any]:
+        t = Looked(nothing, lambda p: fluid.optimizer.SGD(dg.NoamDecay(16, 10), parameter_list=p))
+        found = t.run(30)
+        rate_of(t).step_num = 0
+        t.data = np.ones([4, 3], "float32")
+        t.forward()
+        t.loss.backward()
+        with pytest.raises(ZeroDivisionError):
+            t.optimizer.minimize(t.loss)
+        return [*found, t.loss.numpy(), *[p.numpy() for p in t.trained], *[p.gradient() for p in t.trained]]
+
+    compare(*both(train))
+    assert ahead.count(True) >= 5
+
+
+def test_what_was_computed_ahead_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds all parameters; a variable between the net and the loss that is held shall not."""
+    given: list[Any] = []
+    run = Promise._run
+
+    def noted(promise: Any) -> None:
+        given.append(weakref.ref(promise.ahead))
+        run(promise)
+
+    monkeypatch.setattr(Promise, "_run", noted)
+    with dg.guard():
+        t = LookedOutside(nothing)
+        held = []
+        for _ in range(40):
+            t.advance()
+            held.append(t.out)
+        assert len(given) >= 5 and [each() for each in given] == [None] * len(given)
 
 
 class Halving(dg.learning_rate_scheduler.LearningRateDecay):
