@@ -23,7 +23,8 @@ def alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_training_goes_on_after_each_interrupt(alarm):
+@pytest.mark.parametrize("looks", [False, True])
+def test_training_goes_on_after_each_interrupt(alarm, looks):
     draw = random.Random(seed_of("test_training_goes_on_after_each_interrupt"))
     data = np.ones((2, 4), np.float32)
     with fluid.dygraph.guard():
@@ -32,6 +33,8 @@ def test_training_goes_on_after_each_interrupt(alarm):
 
         def step() -> float:
             loss = fluid.layers.mean(net(fluid.dygraph.to_variable(data)))
+            if looks:
+                loss.numpy()
             loss.backward()
             optimizer.minimize(loss)
             net.clear_gradients()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fluidjax as fluid
@@ -70,13 +72,24 @@ class LookedStatistics(Looked, Statistics):
     """A net whose parameters and statistics are replaced in each step."""
 
 
+class LookedLater(Training):
+    """The loss is read after the backward pass."""
+
+    start = FROM
+
+    def at(self, place: str) -> None:
+        if place == "backward":
+            self.seen.append(self.loss.numpy())
+        super().at(place)
+
+
 for _kind in (Looked, LookedOutside, LookedStatistics):
     at = _kind.places.index("backward")
     _kind.places = (*_kind.places[:at], "look", *_kind.places[at:])
 
 
 @pytest.mark.parametrize("does", DOES)
-@pytest.mark.parametrize("kind", [Looked, LookedOutside, LookedStatistics])
+@pytest.mark.parametrize("kind", [Looked, LookedLater, LookedOutside, LookedStatistics])
 def test_whatever_is_done_is_seen(kind: Any, does: Callable[[Any], Any], ahead: list[bool]) -> None:
     """At each place of a step; the same with each op run at once."""
     try:
@@ -111,12 +124,30 @@ def test_whatever_is_done_to_statistics_is_seen(does: Any, ahead: list[bool]) ->
 
 
 @pytest.mark.parametrize("make", [name for name in MAKE if name != "decay"])
-@pytest.mark.parametrize("kind", [Looked, LookedOutside, LookedStatistics])
+@pytest.mark.parametrize("kind", [Looked, LookedLater, LookedOutside, LookedStatistics])
 @pytest.mark.parametrize("clears", [True, False])
 def test_each_step_runs_once_it_is_known(kind: Any, make: str, clears: bool, ran: list[str], ahead: Any) -> None:
     """The whole of it, at the look; nothing of it is recorded."""
     compare(*both(lambda: kind(nothing, MAKE[make], clears).run(60)))
     assert ahead.count(True) >= 30 and "record" not in ran
+
+
+class LookedSometimes(Training):
+    """The loss is read before the backward pass in every third step."""
+
+    start = FROM
+
+    def forward(self) -> None:
+        super().forward()
+        if self.step % 3 == 0:
+            self.seen.append(self.loss.numpy())
+
+
+@pytest.mark.parametrize("make", ["sgd", "adam"])
+def test_a_look_now_and_then(make: str, ran: list[str], ahead: list[bool]) -> None:
+    """Steps with and without one, on the same variables: in the end none is recorded."""
+    compare(*both(lambda: LookedSometimes(nothing, MAKE[make]).run(80)))
+    assert ahead.count(True) >= 10 and ahead.count(False) >= 25 and "record" not in ran[-30:]
 
 
 RATES: dict[str, Any] = {
@@ -146,6 +177,43 @@ def test_a_rate_that_changes_is_foreseen(rate: str, ahead: list[bool]) -> None:
 
     compare(*both(train))
     assert ahead.count(True) >= 15 and ahead.count(False) <= 1
+
+
+def test_a_schedule_that_fails_does_so_when_its_turn_comes(ahead: list[bool]) -> None:
+    """Noam's at step 0: no look raises that."""
+
+    def train() -> list[Any]:
+        t = Looked(nothing, lambda p: fluid.optimizer.SGD(dg.NoamDecay(16, 10), parameter_list=p))
+        found = t.run(30)
+        rate_of(t).step_num = 0
+        t.data = np.ones([4, 3], "float32")
+        t.forward()
+        t.loss.backward()
+        with pytest.raises(ZeroDivisionError):
+            t.optimizer.minimize(t.loss)
+        return [*found, t.loss.numpy(), *[p.numpy() for p in t.trained], *[p.gradient() for p in t.trained]]
+
+    compare(*both(train))
+    assert ahead.count(True) >= 5
+
+
+def test_what_was_computed_ahead_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds all parameters; a variable between the net and the loss that is held shall not."""
+    given: list[Any] = []
+    run = Promise._run
+
+    def noted(promise: Any) -> None:
+        given.append(weakref.ref(promise.ahead))
+        run(promise)
+
+    monkeypatch.setattr(Promise, "_run", noted)
+    with dg.guard():
+        t = LookedOutside(nothing)
+        held = []
+        for _ in range(40):
+            t.advance()
+            held.append(t.out)
+        assert len(given) >= 5 and [each() for each in given] == [None] * len(given)
 
 
 class Halving(dg.learning_rate_scheduler.LearningRateDecay):

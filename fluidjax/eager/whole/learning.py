@@ -46,7 +46,7 @@ def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> boo
             raise Other
         return False
     call, passed, (replay, update, count) = parts
-    if replay.formed >= _FORMED and replay.promises < _WORTH * replay.formed:
+    if replay.formed >= _FORMED and replay.promises < _WORTH * replay.formed and not _is_news(call, looked):
         if looked:
             raise Other
         return False
@@ -57,9 +57,16 @@ def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> boo
         made = making.step(looked)
         if made is None:
             return False
+        if _is_news(call, looked):
+            replay.formed = replay.promises = 0
         step = call.step = made
     _form(step, replay)
     return True
+
+
+def _is_news(call: Repeated, looked: Mapping[int, int]) -> bool:
+    """Whether a step can be run ahead from now on: looking at it did not pay before."""
+    return bool(looked) and (call.step is None or call.step.ahead is None)
 
 
 def _form(step: Step, replay: Replay) -> None:
@@ -121,7 +128,7 @@ class _Making:
         frame, ahead = self._frame(own, alive), None
         if looked:
             if self._bytes() > _LARGE or {*looked.values()} != {self._call.body.stretch.ops + len(self._between)}:
-                raise Other
+                raise Other  # there are two copies then; nor is it run ahead before all ops have come
             alive = sorted({*looked, *alive})
             if recorder.blocks.whole(self._point, tuple(alive), keeps=True) is None:
                 return None
@@ -132,7 +139,7 @@ class _Making:
         return Step(
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
-            replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
+            call=call, replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
             ops=later.ops, between=later.between, zeros=later.zeros(),
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip

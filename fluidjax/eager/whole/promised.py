@@ -295,7 +295,7 @@ class Promise:
                 missed(self.step)
             record(self)
         self.variables, self.values, self.leaves, self.given, self.taken = [], [], [], (), []
-        self.replay = self.node = None  # the node refers to this
+        self.replay = self.node = self.ahead = None  # the node refers to this
         self.step = self.together = None  # a variable that the user keeps shall keep no others
 
     def _can_give(self) -> bool:

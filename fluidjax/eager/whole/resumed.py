@@ -58,6 +58,8 @@ def _record_call(promise: Any) -> dict[int, Any]:
     drawn = [values[k] if value is None else value for k, value in zip(body.leaves, promise.leaves, strict=False)]
     there = [reference() for reference, _ in promise.outputs[: len(body.fresh)]]
     outputs = body.record(recorder, variables, drawn, promise.bases, there)
+    if (call := step.call()) is not None:
+        recorder.parts.append(call)
     return {body.results[k].code: var for k, var in zip(body.fresh, outputs, strict=False)}  # then what it replaces
 
 

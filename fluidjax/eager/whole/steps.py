@@ -80,7 +80,7 @@ class Step:
         gradients: the variables of gradients, with which the update is given.
         updated: the variables that are replaced: by the update, and after these by the call.
         cleared: whether the gradients are zero when the block runs.
-        replay: a weak reference to the update.
+        call, replay: weak references to the call and the update.
         found: the outputs that are the gradients, if they are not cleared.
         ahead: the frame of a block that keeps its arguments, if it is run ahead (see ``looks``); None if not.
         ran_ahead, missed: how often that was of use, and how often it was not.
@@ -98,6 +98,7 @@ class Step:
         self.gradients: list[Any] = parts["gradients"]
         self.updated: list[Any] = parts["updated"]
         self.cleared: bool = parts["cleared"]
+        self.call: weakref.ref[Repeated] = weakref.ref(parts["call"])
         self.replay: weakref.ref[Replay] = weakref.ref(parts["replay"])
         self.frame: Frame = parts["frame"]
         self.ops: list[Op] = parts["ops"]
