@@ -91,7 +91,7 @@ class Runner:
         self.growing = growing
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
-        self.packs: dict[str, Packs] = {}  # name of a result -> what of its op's inputs had places moved together
+        self.packs: dict[str, Packs] = {}  # what was packed for an op (see ``wide.meet``), by names of its results
         self.followed = Followed()
         self.fed = FedRows()  # a caller may say what the row counts of its inputs are
         self.after_op = after_op
@@ -228,17 +228,18 @@ class Runner:
 
     def _refuse_room(self, op: OpView, env: Env) -> None:
         """Raise NeedsSizes if an op that runs others would read values with room, or numbers that follow sizes."""
-        if not {Wide, RowCounts}.isdisjoint(map(type, env.values())) or self.followed.labels:
-            names = list(uses(self.program, op))
-            outside, sizes = [env.get(name) for name in names], self.followed.of(names, env)
-            if any(map(is_wide, outside)) and not self._takes_room(op):
-                raise refused(op, outside, "runs ops on them")
-            if sizes:
-                raise refused_numbers(op, sizes, "runs ops on numbers that follow them")
+        if {Wide, RowCounts}.isdisjoint(map(type, env.values())) and not self.followed.labels:
+            return
+        names = list(uses(self.program, op))
+        outside, sizes = [env.get(name) for name in names], self.followed.of(names, env)
+        if any(map(is_wide, outside)) and not self._takes_room(op):
+            raise refused(op, outside, "runs ops on them")
+        if sizes:
+            raise refused_numbers(op, sizes, "runs ops on numbers that follow them")
 
     def _takes_room(self, op: OpView) -> bool:
         """Whether an op that runs others can give them values with room."""
-        return self.growing and (op.type == "while" or (op.type in _RECURRENCES and not self.interpret))
+        return self.growing and (op.type.startswith("while") or (op.type in _RECURRENCES and not self.interpret))
 
     def _with_sizes(self, run: Any, values: SlotValues) -> SlotValues:
         """Results of a plain op; what it computes of symbolic sizes stays known."""

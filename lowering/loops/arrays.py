@@ -35,7 +35,7 @@ from lowering.loops.carried import (
     zero_gradient,
     zeros,
 )
-from lowering.values import LoDArray, SelectedRows, TensorArray
+from lowering.values import LoDArray, SelectedRows, TensorArray, Wide
 
 
 def length(array: TensorArray | None) -> Any:
@@ -328,6 +328,8 @@ def add_values(a: Any, b: Any) -> Any:
     if isinstance(a, TensorArray) or isinstance(b, TensorArray):
         return add_arrays(a, b)
     a, b = (v.to_dense() if isinstance(v, SelectedRows) else v for v in (a, b))
+    if isinstance(a, Wide) and isinstance(b, Wide) and a.axes == b.axes:
+        return a.with_data(a.data + b.data)
     if isinstance(a, LoDArray) and isinstance(b, LoDArray) and a.capacity == b.capacity:
         return a.with_data(a.data + b.data)
     if isinstance(a, LoDArray):

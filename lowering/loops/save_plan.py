@@ -22,7 +22,7 @@ from lowering.dtypes import is_float, to_numpy
 from lowering.engine.dataflow import Use, all_writes, block_uses, sub_blocks, uses
 from lowering.loops import arrays
 from lowering.loops.carried import known, known_int
-from lowering.program import GRAD, BlockView, OpView, ProgramView
+from lowering.program import GRAD, BlockView, OpView, ProgramView, forward_name
 from lowering.values import TensorArray
 
 # A loop with known counters is followed this far before it is taken to be endless.
@@ -95,12 +95,14 @@ class SavePlan:
     """What one step saves for the gradient.
 
     ``final``: residuals with their value at the end of the step; ``before``: outer names with their value at its start;
-    ``shapes``: names of which only shape and LoD are read, so that the data need not stay live.
+    ``shapes``: names of which only shape and LoD are read, so that the data need not stay live; ``forms``: those whose
+    gradients have their form, which is kept where it is that of a value with room.
     """
 
     final: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     shapes: set[str] = field(default_factory=set)
+    forms: list[str] = field(default_factory=list)
 
 
 def save_plan(
@@ -117,11 +119,12 @@ def save_plan(
     final = list(dict.fromkeys(n for p in plans for n in p.final))
     before = list(dict.fromkeys(n for p in plans for n in p.before))
     whole = {n for p in plans for n in p.final if n not in p.shapes}
-    return SavePlan(final, before, set(final) - whole)
+    forms = list(dict.fromkeys(n for p in plans for n in p.forms if n not in final))
+    return SavePlan(final, before, set(final) - whole, forms)
 
 
 def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: set[str]) -> SavePlan:
-    plan = SavePlan()
+    plan = SavePlan(forms=[n for n in _with_gradients(program, grad_idx) if n in forward.vars])
     rewound = all_writes(program, grad_idx)
     for name, use in block_uses(program, grad_idx).items():
         if use is Use.HINT:
@@ -136,6 +139,13 @@ def _plan_of(program: ProgramView, forward: BlockView, grad_idx: int, written: s
             early = name not in rewound and _read_before_written(program, forward, name)
             (plan.before if early else plan.final).append(name)
     return plan
+
+
+def _with_gradients(program: ProgramView, grad_idx: int) -> list[str]:
+    """The variables whose gradients the ops of a gradient block read or write."""
+    ops = program.blocks[grad_idx].ops
+    gradients = (n for op in ops for n in (*op.input_names(), *op.output_names()) if GRAD in n)
+    return list(dict.fromkeys(map(forward_name, gradients)))
 
 
 def seen_early(program: ProgramView, forward_idx: int, grad_idx: int, name: str) -> bool:

@@ -134,6 +134,8 @@ class Recorder:
         saves = {n: self._keep(n, env[n]) for n in kept if n not in choice.made}
         saves.update({n: env[n] for n in choice.sources if n not in choice.made})
         saves.update({n: v for n, v in short.items() if n in saves})
+        forms = (n for n in plan.forms if n not in saves and n not in choice.made)
+        saves.update({n: _hollow(env[n]) for n in forms if isinstance(env.get(n), Wide)})
         whole = {n: env[n] for n, v in saves.items() if isinstance(v, Again)}
         return self._apart(_once({**saves, **choice.made, **before}, whole))
 

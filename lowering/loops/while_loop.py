@@ -102,8 +102,6 @@ def run_while(ctx: Context) -> None:
         return run_steps(loop)
     found = follow_trips(loop.body, loop.cond, ctx.env, ctx.runner.bounds)
     wide = [v for v in map(ctx.env.get, uses(ctx.runner.program, ctx.op)) if is_wide(v)]
-    if wide and loop.plan is not None:
-        raise refused(ctx.op, wide, "saves them for its gradient")
     if found.exact and not wide and _has_uneven_arrays(loop):
         return run_steps(loop)
     try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -111,13 +112,13 @@ def _backward(
     wrapped = {}
     for slot, result in results.items():
         names = op.outputs.get(slot) or ()
-        found = [env.get(forward_name(n)) if n != EMPTY else None for n in names]
+        found = [_forward_value(values, env, n) for n in names]
         many = result if isinstance(result, list) else [result]
-        many = [
-            _spread(r, f, packs.get((slot.removesuffix(GRAD), i)))
-            for i, (r, f) in enumerate(zip(many, found, strict=False))
-        ]
-        like = [_like(r, f, counts, op, values) for r, f in zip(many, found, strict=False)]
+        if op.block_idx and any(r is not None and f is None for r, f in zip(many, found, strict=False)):
+            raise refused(op, flat(values), "has a gradient of what is not known there")
+        own = [packs.get((slot.removesuffix(GRAD), i)) for i in range(len(found))]
+        placed = [_spread(*of) for of in zip(many, found, own, strict=False)]
+        like = [_like(r, f, counts, op, values) for r, f in zip(placed, found, strict=False)]
         wrapped[slot] = like if isinstance(result, list) else (like or [result])[0]
     return _finished(call, wrapped, counts)
 
@@ -160,6 +161,17 @@ def widened(result: Any, axes: Sequence[Axis], counts: Mapping[Any, Array]) -> A
     return Wide(result, tuple(count_of(axis.label, counts) for axis in axes), axes)
 
 
+def _forward_value(values: SlotValues, env: Mapping[str, Any], name: str) -> Any:
+    """What a gradient is like: the form that XShape tells, as the variable itself may have been overwritten."""
+    shape = values.get("XShape")
+    if name == EMPTY:
+        return None
+    if not isinstance(shape, Wide) or shape.shape[0]:  # of cross_entropy2, the last dim is nothing
+        return env.get(forward_name(name))
+    axes = tuple(axis._replace(dim=axis.dim - 1) for axis in shape.axes)
+    return Wide(jax.ShapeDtypeStruct(shape.shape[1:], shape.dtype), shape.counts, axes)
+
+
 def _spread(result: Any, forward: Any, pack: Packed | None) -> Any:
     """The gradient of what was packed, with the places of its forward variable."""
     return result if pack is None or result is None else pack.unpacked(result, forward)
@@ -182,7 +194,9 @@ def _check_gradients(op: OpView, slot: str, values: SlotValues, env: Mapping[str
     for name, gradient in zip(op.inputs.get(slot) or (), given, strict=False):
         forward = env.get(forward_name(name))
         axes = [v.axes if isinstance(v, Wide) else () for v in (gradient, forward)]
-        if gradient is not None and forward is not None and axes[0] != axes[1]:
+        if gradient is None or forward is None or axes[0] == axes[1]:
+            continue
+        if not axes[0] or tuple(gradient.shape) == tuple(forward.shape):  # else it was overwritten by what it became
             raise refused(op, [forward, *flat(values)], "reads a gradient of another shape")
 
 

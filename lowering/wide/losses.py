@@ -42,21 +42,23 @@ def _entropy(x: str, axis: Callable[[Call], int]) -> Rule:
 
 def _softmax_entropy(call: Call) -> Found:
     """As others, or with classes along an axis: what is no class has no chance, nor a label."""
-    along = int(call.attr("axis")) % len(call.shape("Logits"))
-    classes = [axis for axis in call.axes("Logits") if axis.dim == along]
+    (slot,) = [slot for slot in ("Logits", "Softmax") if call.each(slot)]  # the gradient reads chances
+    along, axes = int(call.attr("axis")) % len(call.shape(slot)), call.axes(slot)
+    classes = [axis for axis in axes if axis.dim == along]
     if not classes:
-        return _entropy("Logits", lambda call: along)(call)
-    (axis,), rest = classes, [axis for axis in call.axes("Logits") if axis.dim != along]
-    paired = call.axes("Logits") if call.attr("soft_label") else tuple(rest)
-    if not whole(axis, call.shape("Logits")) or call.axes("Label") != paired or not call.attr("use_softmax"):
+        return _entropy(slot, lambda call: along)(call)
+    (axis,), rest = classes, [axis for axis in axes if axis.dim != along]
+    paired = axes if call.attr("soft_label") else tuple(rest)
+    if not whole(axis, call.shape(slot)) or call.axes("Label") != paired or not call.attr("use_softmax"):
         return None
-    call.fills["Logits", axis] = lowest(call.each("Logits")[0].dtype)
-    call.refilled = True
+    if slot == "Logits":
+        call.fills[slot, axis] = lowest(call.each(slot)[0].dtype)
+        call.refilled = True
     if call.attr("soft_label"):
         call.fills["Label", axis] = 0
     else:
         call.moved["Label"] = partial(_of_classes, axis.label, int(call.attr("ignore_index")))
-    return {"Softmax": call.axes("Logits"), "Loss": rest}
+    return {"Softmax": axes, "Loss": rest}
 
 
 def _of_classes(classes: Hashable, ignored: int, label: Array, counts: Mapping[Any, Array]) -> Array:

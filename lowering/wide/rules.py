@@ -256,7 +256,7 @@ GATHERING = (
     | BESIDE_ROWS
     | COUNTED_BOXES
     | frozenset(
-        "batch_norm instance_norm group_norm row_conv smooth_l1_loss concat pad2d"
+        "batch_norm instance_norm group_norm row_conv softmax_with_cross_entropy concat pad2d"
         " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
         " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
     )

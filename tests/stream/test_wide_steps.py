@@ -127,3 +127,68 @@ def test_a_stream_of_pairs_compiles_a_few_times(rng: np.random.Generator) -> Non
         rows = {name: rng.normal(size=(B, k, D)) for name, k in (("x", n), ("y", m))}
         feeds.append({**rows, "length": rng.integers(1, n + 1, B)})
     assert train(attending, feeds).compilations <= 12
+
+
+# --- loops that read values with such dims, or carry them, and their gradients ---------------------------------------
+
+
+def attended(state: Any, rows: Any) -> Any:
+    """A mean of rows, weighed by a state."""
+    scores = layers.squeeze(layers.matmul(layers.unsqueeze(state, [1]), rows, transpose_y=True), [1])
+    weights = layers.softmax(layers.relu(layers.scale(scores, 0.5)))
+    return layers.squeeze(layers.matmul(layers.unsqueeze(weights, [1]), rows), [1])
+
+
+def thrice(step: Callable[[Any, Any], Any], start: Callable[[Any], Any]) -> Callable[[], Sequence[Any]]:
+    """A loop of three turns, each of which takes what the last one left, and reads the rows."""
+
+    def build() -> Sequence[Any]:
+        _, rows = rows_of()
+        turn, end = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 3)
+        _, found = layers.while_loop(
+            lambda turn, _: layers.less_than(turn, end),
+            lambda turn, state: [turn + 1, step(state, rows)],
+            [turn, start(rows)],
+        )
+        return [layers.mean(layers.square(found)), found]
+
+    return build
+
+
+def refined(state: Any, rows: Any) -> Any:
+    """A state that is as wide as the rows."""
+    return layers.fc(state, D, num_flatten_dims=2, act="tanh", param_attr="w", bias_attr="b") + rows
+
+
+def spelled() -> Sequence[Any]:
+    """A sequence by ``DynamicRNN``, each step of which reads all rows."""
+    _, rows = rows_of()
+    words, first = fluid.data("words", [None, D], "float64", lod_level=1), layers.reduce_sum(rows, 1)
+    network = layers.DynamicRNN()
+    with network.block():
+        word, before = network.step_input(words), network.memory(init=first)
+        after = layers.elementwise_add(layers.fc([word, before], D, act="tanh"), layers.reduce_mean(rows, [0, 1]))
+        network.update_memory(before, after)
+        network.output(after)
+    found = layers.sequence_pool(network(), "sum")
+    return [layers.mean(layers.square(found)), found]
+
+
+LOOPS = {
+    "read": thrice(lambda state, rows: layers.fc(attended(state, rows), D, param_attr="w"), lambda rows: rows[:, 0]),
+    "carried": thrice(refined, lambda rows: rows),
+    "sequences": spelled,
+}
+
+
+@pytest.mark.parametrize("build", LOOPS.values(), ids=LOOPS)
+def test_loops(build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = feeds_of(rng, (3, 5, 8, 7))
+    if build is spelled:
+        feeds = [{**feed, "words": ragged(rng, rng.integers(1, 4, B).tolist())} for feed in feeds]
+    equal_to_exact_sizes(monkeypatch, build, feeds, 2)
+
+
+def ragged(rng: np.random.Generator, lengths: Sequence[int]) -> Any:
+    """Rows of D numbers in sequences."""
+    return fluid.create_lod_tensor(rng.normal(size=(sum(lengths), D)), [list(lengths)], fluid.CPUPlace())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowering.values import LoDArray
+from tests.stream import wide_cases_boxes, wide_cases_losses
 from tests.stream.wide_inputs import Case, Input, below, between, bits, flags, positive, reals
 
 
@@ -133,9 +134,10 @@ _SMALLER = (
     Case({"X": reals("n m"), "Y": positive("b n m 2")}, "bnm", {"axis": 1}),
     Case({"X": reals("1"), "Y": positive("b n m")}, "bnm"),
 )
-_SCORED = {"Logits": reals("b n 4"), "Label": below("b n 1", 4)}
 
 CASES: dict[str, tuple[Case, ...]] = {
+    **wide_cases_boxes.CASES,
+    **wide_cases_losses.CASES,
     **dict.fromkeys(
         "abs assign atan brelu ceil celu cos cosh elu erf exp expm1 fill_any_like fill_zeros_like floor"
         " gelu hard_shrink hard_sigmoid hard_swish leaky_relu logsigmoid mish relu relu6 round selu"
@@ -171,7 +173,9 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": [reals("b n 3"), reals("b n 2")]}, "bn", {"axis": -1}),
         Case({"X": [reals("b 2 3"), reals("b n 3"), reals("b 4 3")]}, "bn", {"axis": 1}),
         Case({"X": [reals("2 n 3"), reals("2 1 3")]}, "n", {"axis": 1}),
-        Case({"X": [reals("b n"), reals("b n")]}, "b", {"axis": 1}),
+        Case({"X": [reals("b n"), reals("b n")]}, "bn", {"axis": 1}),
+        Case({"X": [reals("2 n*m*2 3"), reals("2 4 3"), reals("2 k*6 3")]}, "nmk", {"axis": 1}),
+        Case({"X": [reals("n b"), reals("3 b"), reals("m b")]}, "nmb", {"axis": 0}),
     ),
     "gather": (
         Case({"X": reals("5 n m"), "Index": below("3", 5)}, "nm"),
@@ -311,10 +315,6 @@ CASES: dict[str, tuple[Case, ...]] = {
     "softmax": (_shaped("bnm", "b n*m", axis=-1), _shaped("bn", "b n 3", axis=1)),
     "log_softmax": (_shaped("bn", "b n 3"), _shaped("b", "b n", axis=1)),
     "norm": (_shaped("bn", "b n 3", axis=-1), _shaped("b", "b n", axis=1)),
-    "softmax_with_cross_entropy": (
-        Case(_SCORED, "bn", {"ignore_index": 1}),
-        Case({"Logits": reals("b 4 n"), "Label": positive("b 4 n")}, "bn", {"axis": 1, "soft_label": True}),
-    ),
     "cross_entropy": (
         Case({"X": positive("b n 4"), "Label": below("b n 1", 4)}, "bn"),
         Case({"X": positive("b n 4"), "Label": positive("b n 4")}, "bn", {"soft_label": True}),
