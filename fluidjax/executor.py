@@ -52,6 +52,7 @@ from fluidjax.readers.multi_slot import Batch
 from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import OpError, UninitializedError
+from lowering.loops.fission import split_loops
 
 if TYPE_CHECKING:
     from fluidjax.execution.native import NativeExecutor
@@ -423,7 +424,7 @@ def _prepared(
         check_trusted(program)
         while len(cache) >= _VERSIONS_KEPT:
             cache.pop(next(iter(cache)))
-        view = program_view(program) if written is None else written.view
+        view = split_loops(program_view(program), fetches) if written is None else written.view
         spread = meeting(view) if written is None or written.spread is None else written.spread
         found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside, spread)
     return found

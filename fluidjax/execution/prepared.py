@@ -29,7 +29,6 @@ from fluidjax.execution.state import NothingToFetch, private_copy
 from fluidjax.execution.whole import WholeRuns
 from fluidjax.framework import Program
 from lowering.engine.validate import validate
-from lowering.loops.fission import split_loops
 from lowering.program import ProgramView
 
 
@@ -60,8 +59,6 @@ class Prepared:
         spread: Spreading | None = None,
     ):
         validate(program)
-        if spread is None:
-            program = split_loops(program, fetches)
         job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread)
         self._job, self._alike = job, job.alike
         self._compilations = Compilations(job)

@@ -13,8 +13,8 @@ import numpy as np
 
 from lowering import symbols
 from lowering.engine import kinds
-from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.align import UNEVEN, Conditions, FedRows, aligned, regrown
+from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
 from lowering.engine.checks import Watch, merged

@@ -60,7 +60,8 @@ class _Rewrite:
         self.read = [h for h in heads if self._read_inside(h)]
         self.begun = [h for h in heads if h.gradient is not None and not self._begun_outside(h)]
         self.arrays = [h for h in heads if h in self.read or h in self.begun]
-        self.parts: dict[str, list[str]] = {}  # array -> the parts of its rows' gradient that moved ops compute
+        # array -> parts of its rows' gradient, computed by moved ops -> the rows
+        self.parts: dict[str, dict[str, str]] = {}
 
     def program(self) -> ProgramView:
         """The whole program."""
@@ -187,7 +188,7 @@ class _Rewrite:
         if not self.loop.uses_outside(array):
             return EMPTY
         part = f"{head.source.rows}{GRAD}@RENAME@{head.out}"
-        self.parts.setdefault(array, []).append(part)
+        self.parts.setdefault(array, {})[part] = head.source.rows
         return part
 
     def _gathered(self, op: OpView) -> list[OpView]:
@@ -200,9 +201,7 @@ class _Rewrite:
             found.append(replace(op, outputs={"Out": (parts[0],)}))
         return [*found, replace(op, type="sum", inputs={"X": parts}, outputs={"Out": (name,)})]
 
-    def _new(
-        self, head: Head, type: str, inputs: Mapping[str, Any], output: str, *, backward: bool = False
-    ) -> OpView:
+    def _new(self, head: Head, type: str, inputs: Mapping[str, Any], output: str, *, backward: bool = False) -> OpView:
         like = self.loop.grad if backward else self.loop.op
         assert like is not None
         attrs = {n: v for n, v in like.attrs.items() if n.startswith("op_") and n != "op_role_var"}
@@ -217,9 +216,9 @@ class _Rewrite:
             found[_rows(h)] = var
             found[_rows(h) + GRAD] = replace(var, name=_rows(h) + GRAD)
             found[_steps(h)], found[_steps(h) + GRAD] = self._array(h), self._array(h, GRAD)
-        rows = {p: h.source.rows for h in self.heads for p in sum(self.parts.values(), []) if p.startswith(h.source.rows)}
-        found |= {p: replace(self.loop.program.blocks[0].vars[x], name=p, persistable=False) for p, x in rows.items()}
-        return found
+        outer = self.loop.program.blocks[0].vars
+        rows = {part: x for parts in self.parts.values() for part, x in parts.items()}
+        return found | {part: replace(outer[x], name=part, persistable=False) for part, x in rows.items()}
 
     def _array(self, head: Head, suffix: str = "") -> VarView:
         return replace(self.loop.body.vars[head.out], name=_steps(head) + suffix, type=_ARRAY, lod_level=0)

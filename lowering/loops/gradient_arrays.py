@@ -20,10 +20,10 @@ from lowering.program import BlockView, OpView, ProgramView
 
 
 class Written(NamedTuple):
-    """Step t writes ``value`` as element ``index`` of an array, and nothing else writes it."""
+    """Step t writes ``value`` as element ``at`` of an array, and nothing else writes it."""
 
     value: str
-    index: Affine
+    at: Affine
 
 
 def find_array_facts(

@@ -243,9 +243,7 @@ def _run_lax(back: Backward, start: Env) -> Env:
     back.hoist = find_hoists(back.block, back.summed)
     stacked_ones = {n for n, v in start.items() if isinstance(v, TensorArray) and v.stacked}
     ends = scopes.extra if isinstance(scopes.extra, dict) else {}
-    facts, back.written = find_array_facts(
-        runner.program, back.block, stacked_ones, back.blank, back.unflagged, ends
-    )
+    facts, back.written = find_array_facts(runner.program, back.block, stacked_ones, back.blank, back.unflagged, ends)
 
     def step(state: Env, t: Any) -> tuple[Env, Env, Env]:
         with collected(runner, t, facts) as flags:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax import layers
-from fluidjax.execution import prepared
+from fluidjax import executor, layers
 from fluidjax.framework.view import program_view
 from lowering.loops.fission import split_loops
 from lowering.program import ProgramView
@@ -83,7 +82,7 @@ def outcomes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, make: An
     feeds = {n: ragged(rng.standard_normal((sum(LENGTHS), WIDTH)).astype(np.float32), LENGTHS) for n in "xy"}
     weights = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in main.all_parameters()}
     split = run(main, startup, feeds, fetch, weights)
-    monkeypatch.setattr(prepared, "split_loops", lambda program, kept=(): program)
+    monkeypatch.setattr(executor, "split_loops", lambda program, kept=(): program)
     main.__dict__.pop("_prepared_cache", None)
     return split, run(main, startup, feeds, fetch, weights)
 
@@ -162,12 +161,12 @@ def test_parameters_are_trained_alike_over_several_runs(rng, monkeypatch) -> Non
     feeds = {n: ragged(rng.standard_normal((sum(LENGTHS), WIDTH)).astype(np.float32), LENGTHS) for n in "xy"}
     for split in (True, False):
         if not split:
-            monkeypatch.setattr(prepared, "split_loops", lambda program, kept=(): program)
+            monkeypatch.setattr(executor, "split_loops", lambda program, kept=(): program)
         main, startup, fetch = build(make)
         main.random_seed = startup.random_seed = 3
-        executor = fluid.Executor(fluid.CPUPlace())
+        exe = fluid.Executor(fluid.CPUPlace())
         with fluid.scope_guard(fluid.Scope()):
-            executor.run(startup)
-            losses.append([float(executor.run(main, feed=feeds, fetch_list=fetch)[0][0]) for _ in range(4)])
+            exe.run(startup)
+            losses.append([float(exe.run(main, feed=feeds, fetch_list=fetch)[0][0]) for _ in range(4)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     assert losses[0][0] != losses[0][-1]
