@@ -14,6 +14,9 @@ from lowering.values import Array, Axis, Wide, data_of
 from lowering.wide.joined import Joined, Packed
 from lowering.wide.labels import Sized, roots
 
+_BLOCKS = ("while", "conditional_block", "select_")
+_RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
+
 Axes = tuple[Axis, ...]
 Packs = dict[tuple[str, int], Packed]  # (slot, which of its values) -> how it is packed
 
@@ -95,9 +98,11 @@ class Refusing(NamedTuple):
     packs: dict[str, Packs]
 
     def some(self, label: Any, count: Array) -> None:
+        """Refused."""
         raise refused(self.op, flat(self.values), "may leave nothing of a dim")
 
     def same(self, one: Sized, other: Sized) -> None:
+        """Refused."""
         raise refused(self.op, flat(self.values), "pairs dims whose sizes may differ")
 
 
@@ -111,3 +116,8 @@ def refused(op: OpView, values: Iterable[Any], why: str) -> Need:
     needed = NeedsSizes(f"op {op.type} {why}")
     needed.labels = roots(axis.label for v in values if isinstance(v, Wide) for axis in v.axes)
     return needed.asked_by(op)
+
+
+def takes_room(op: OpView, *, interpret: bool) -> bool:
+    """Whether an op that runs others can give them values with room."""
+    return op.type.startswith(_BLOCKS) or (op.type in _RECURRENCES and not interpret)

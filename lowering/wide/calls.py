@@ -94,7 +94,9 @@ def _backward(
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
-    packs = next((told.packs[n] for n in map(forward_name, op.input_names()) if n in told.packs), {})
+    made = {slot.name for slot in forward.outputs}
+    written = (n for slot, names in op.inputs.items() if slot.removesuffix(GRAD) in made for n in names)
+    packs = next((told.packs[n] for n in map(forward_name, written) if n in told.packs), {})
     call.values = with_packed(values, packs)
     call.values = values = met(call, lambda *_: None)  # as in the forward op
     if forward.type in GATHERING and RULES[forward.type](call) is None:
