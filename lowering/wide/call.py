@@ -87,7 +87,9 @@ class Told(Protocol):
     def same(self, one: Sized, other: Sized) -> None:
         """Axes with these labels use equally many positions."""
 
-    packs: dict[str, Packs]  # name of a result -> what of its op's inputs was packed
+    @property
+    def packs(self) -> dict[str, Packs]:
+        """Name of a result -> what of its op's inputs was packed."""
 
 
 class Refusing(NamedTuple):

@@ -49,10 +49,10 @@ def run_wide(
     Raises NeedsSizes if the op cannot take them.
     """
     try:
-        told = told or Refusing(op, values, {})
+        hearer: Told = told or Refusing(op, values, {})
         if definition.forward is None:
-            return _forward(definition, op, values, run, told)
-        return _backward(definition, op, values, run, env, told)
+            return _forward(definition, op, values, run, hearer)
+        return _backward(definition, op, values, run, env, hearer)
     except NeedsExact as needed:
         if any(map(is_padded, flat(values))):
             raise
