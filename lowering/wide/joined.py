@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Several parts with axes, one behind the other, in units of ``unit`` elements."""
+    """Several parts with axes, one after the other, in units of ``unit`` elements."""
 
     dim: int
     unit: int
