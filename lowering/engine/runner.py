@@ -35,7 +35,7 @@ from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, Need
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
-from lowering.wide.call import Packs, is_wide, refused, takes_room
+from lowering.wide.call import Noted, is_wide, refused, takes_room
 from lowering.wide.calls import check_gradients_of_wide, placed, run_wide
 from lowering.wide.labels import Labels
 
@@ -88,7 +88,7 @@ class Runner:
         self.growing = growing
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
-        self.packs: dict[str, Packs] = {}  # what was packed for an op (see ``wide.meet``), by names of its results
+        self.packs: dict[str, Noted] = {}  # what was packed for an op (see ``wide.meet``), by names of its results
         self.followed = Followed()
         self.fed = FedRows()  # a caller may say what the row counts of its inputs are
         self.after_op = after_op

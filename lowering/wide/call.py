@@ -19,6 +19,7 @@ _RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_
 
 Axes = tuple[Axis, ...]
 Packs = dict[tuple[str, int], Packed]  # (slot, which of its values) -> how it is packed
+Noted = tuple[tuple[int, int], Packs]  # (the block and number of an op, what of its inputs was packed)
 
 
 @dataclass
@@ -88,8 +89,8 @@ class Told(Protocol):
         """Axes with these labels use equally many positions."""
 
     @property
-    def packs(self) -> dict[str, Packs]:
-        """Name of a result -> what of its op's inputs was packed."""
+    def packs(self) -> dict[str, Noted]:
+        """Name of a result -> where its op is, and what of its inputs was packed."""
 
 
 class Refusing(NamedTuple):
@@ -97,7 +98,7 @@ class Refusing(NamedTuple):
 
     op: OpView
     values: SlotValues
-    packs: dict[str, Packs]
+    packs: dict[str, Noted]
 
     def some(self, label: Any, count: Array) -> None:
         """Refused."""
