@@ -26,7 +26,7 @@ from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.tiers import clock
 from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
 from fluidjax.execution.waiting import compiling
-from lowering.engine.align import Expected, check_expected
+from lowering.engine.align import Expected, check_expected, of_any_form
 from lowering.engine.either import NeedsOneForm
 from lowering.engine.plan import Segment
 from lowering.engine.runner import number_of
@@ -263,10 +263,10 @@ class CompiledOps:
         if isinstance(outcome, Exception):
             raise outcome
         traced = outcome.traced
-        self._expected.update(traced.expected)
+        self._expected.update(of_any_form(traced.expected))
         self.used.update(traced.used)
         self.uneven.update(traced.uneven)
-        check_expected(self._expected, values)
+        check_expected(traced.expected, values)
         return outcome._replace(numbers=numbers_of(self._work.drawn))
 
     def _terms(self, key: Hashable, values: Sequence[Any]) -> Hashable:

@@ -183,10 +183,13 @@ class ChangingDims:
         self._rows = False
         return bool(found)
 
+    def of(self, name: str, rank: int) -> dict[int, int]:
+        """The labels of a feed's dims."""
+        return {dim: self._labels[name, dim] for dim in range(NUMBER, rank) if (name, dim) in self._labels}
+
     def labelled(self, name: str, data: np.ndarray) -> Dense:
         """A feed with the labels of its dims."""
-        dims = (dim for dim in range(NUMBER, data.ndim) if (name, dim) in self._labels)
-        return Dense(data, {dim: self._labels[name, dim] for dim in dims}, self._rows)
+        return Dense(data, self.of(name, data.ndim), self._rows)
 
     def sizes(self, shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, int] = {}) -> dict[int, int]:  # noqa: B006
         """The size that each label denotes in a batch, or the fed number; labels of which these disagree are split."""

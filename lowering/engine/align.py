@@ -181,6 +181,15 @@ def _axes(value: Any) -> Sequence[Axis]:
     return value.axes if isinstance(value, Wide) else ()
 
 
+def of_any_form(expected: Expected) -> Expected:
+    """What is expected of inputs of other forms, too: not how many times a size is another one, or a known number."""
+    return {what: need for what, need in expected.items() if not isinstance(what, Same) or _is_plain(what)}
+
+
+def _is_plain(what: Same) -> bool:
+    return all(at is not None and root(label) == form_of(label).base for at, label in what)
+
+
 def check_expected(expected: Expected, inputs: Sequence[Any]) -> None:
     """Raise what is lacking if inputs are not as expected, as far as the host knows."""
     for what, need in expected.items():

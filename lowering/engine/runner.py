@@ -36,11 +36,9 @@ from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, Need
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
-from lowering.wide.call import Packs, is_wide, refused
+from lowering.wide.call import Noted, is_wide, refused, takes_room
 from lowering.wide.calls import check_gradients_of_wide, placed, run_wide
 from lowering.wide.labels import Labels
-
-_RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
 
 
 class Runner:
@@ -91,7 +89,7 @@ class Runner:
         self.growing = growing
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
-        self.packs: dict[str, Packs] = {}  # what was packed for an op (see ``wide.meet``), by names of its results
+        self.packs: dict[str, Noted] = {}  # what was packed for an op (see ``wide.meet``), by names of its results
         self.followed = Followed()
         self.fed = FedRows()  # a caller may say what the row counts of its inputs are
         self.after_op = after_op
@@ -232,14 +230,10 @@ class Runner:
             return
         names = list(uses(self.program, op))
         outside, sizes = [env.get(name) for name in names], self.followed.of(names, env)
-        if any(map(is_wide, outside)) and not self._takes_room(op):
+        if any(map(is_wide, outside)) and not (self.growing and takes_room(op, interpret=self.interpret)):
             raise refused(op, outside, "runs ops on them")
         if sizes:
             raise refused_numbers(op, sizes, "runs ops on numbers that follow them")
-
-    def _takes_room(self, op: OpView) -> bool:
-        """Whether an op that runs others can give them values with room."""
-        return self.growing and (op.type.startswith("while") or (op.type in _RECURRENCES and not self.interpret))
 
     def _with_sizes(self, run: Any, values: SlotValues) -> SlotValues:
         """Results of a plain op; what it computes of symbolic sizes stays known."""

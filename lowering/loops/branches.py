@@ -35,7 +35,9 @@ from lowering.loops.saves import Recorder, restore
 from lowering.loops.tracing import trace
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked
 from lowering.program import EMPTY, GRAD, BlockView, ProgramView
-from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray
+from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, Wide
+from lowering.wide.call import refused
+from lowering.wide.labels import count_of
 
 
 def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> Any:
@@ -93,18 +95,33 @@ def run_conditional(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar:
         raise NeedsConcrete("the condition of a conditional_block, which reads a variable without a value") from error
     template = {n: join(env[n], t) if _fits(env.get(n)) else t for n, t in shapes.items()}
 
+    blank = {n: _blank(ctx, t) for n, t in template.items() if not _fits(env.get(n))}
+
     def yes(_: None) -> Any:
         after, kept, flags = again()
         return as_arrays(({n: fit(after[n], t) for n, t in template.items()}, kept, flags))
 
     def no(_: None) -> Any:
-        rest = {n: fit(env[n], t) if _fits(env.get(n)) else zeros(t) for n, t in template.items()}
+        rest = {n: fit(env[n], t) if _fits(env.get(n)) else blank[n] for n, t in template.items()}
         return as_arrays((rest, zeros(kept_shapes), zeros(flag_shapes)))
 
     after, kept, flags = jax.lax.cond(run, yes, no, None)
     env.update(after)
     pass_on(ctx.runner, flags)
     _save(env, scope, kept, run, dict(recorder.constants))
+
+
+def _blank(ctx: Context, template: Any) -> Any:
+    """What a variable without a value has if the block does not run: zeros, in as many places as others use."""
+    if not isinstance(template, Wide):
+        return zeros(template)
+    wide = [v for v in ctx.env.values() if isinstance(v, Wide)]
+    counts = {axis.label: n for v in wide for axis, n in zip(v.axes, v.counts, strict=True)}
+    try:
+        used = tuple(jnp.asarray(count_of(axis.label, counts), np.int32) for axis in template.axes)
+    except KeyError:
+        raise refused(ctx.op, [template], "leaves what has a size that is known only inside") from None
+    return Wide(zeros(template.data), used, template.axes)
 
 
 def _fits(value: Any) -> bool:

@@ -14,8 +14,12 @@ from lowering.values import Array, Axis, Wide, data_of
 from lowering.wide.joined import Joined, Packed
 from lowering.wide.labels import Sized, roots
 
+_BLOCKS = ("while", "conditional_block", "select_")
+_RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())
+
 Axes = tuple[Axis, ...]
 Packs = dict[tuple[str, int], Packed]  # (slot, which of its values) -> how it is packed
+Noted = tuple[tuple[int, int], Packs]  # (the block and number of an op, what of its inputs was packed)
 
 
 @dataclass
@@ -84,7 +88,9 @@ class Told(Protocol):
     def same(self, one: Sized, other: Sized) -> None:
         """Axes with these labels use equally many positions."""
 
-    packs: dict[str, Packs]  # name of a result -> what of its op's inputs was packed
+    @property
+    def packs(self) -> dict[str, Noted]:
+        """Name of a result -> where its op is, and what of its inputs was packed."""
 
 
 class Refusing(NamedTuple):
@@ -92,12 +98,14 @@ class Refusing(NamedTuple):
 
     op: OpView
     values: SlotValues
-    packs: dict[str, Packs]
+    packs: dict[str, Noted]
 
     def some(self, label: Any, count: Array) -> None:
+        """Refused."""
         raise refused(self.op, flat(self.values), "may leave nothing of a dim")
 
     def same(self, one: Sized, other: Sized) -> None:
+        """Refused."""
         raise refused(self.op, flat(self.values), "pairs dims whose sizes may differ")
 
 
@@ -111,3 +119,8 @@ def refused(op: OpView, values: Iterable[Any], why: str) -> Need:
     needed = NeedsSizes(f"op {op.type} {why}")
     needed.labels = roots(axis.label for v in values if isinstance(v, Wide) for axis in v.axes)
     return needed.asked_by(op)
+
+
+def takes_room(op: OpView, *, interpret: bool) -> bool:
+    """Whether an op that runs others can give them values with room."""
+    return op.type.startswith(_BLOCKS) or (op.type in _RECURRENCES and not interpret)

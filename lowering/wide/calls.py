@@ -49,10 +49,10 @@ def run_wide(
     Raises NeedsSizes if the op cannot take them.
     """
     try:
-        told = told or Refusing(op, values, {})
+        hearer: Told = told or Refusing(op, values, {})
         if definition.forward is None:
-            return _forward(definition, op, values, run, told)
-        return _backward(definition, op, values, run, env, told)
+            return _forward(definition, op, values, run, hearer)
+        return _backward(definition, op, values, run, env, hearer)
     except NeedsExact as needed:
         if any(map(is_padded, flat(values))):
             raise
@@ -67,8 +67,12 @@ def _forward(definition: OpDef, op: OpView, values: SlotValues, run: Run, told: 
     if op.type in SIZES:
         return SIZES[op.type](values)
     call = _called(definition, op, values)
-    if packs := packed(call):
-        told.packs.update(dict.fromkeys(op.output_names(), packs))
+    packs, place = packed(call), (op.block_idx, op.index)
+    noted = [told.packs[name] for name in op.output_names() if name in told.packs]
+    if any(at != place and other != packs for at, other in noted):  # a gradient could not tell which of them it is of
+        raise refused(op, flat(values), "writes again what was packed for another op")
+    if packs:
+        told.packs.update(dict.fromkeys(op.output_names(), (place, packs)))
         call.values = with_packed(values, packs)
     call.values = values = met(call, told.same)
     axes = RULES[op.type](call)
@@ -94,7 +98,9 @@ def _backward(
     forward = definition.forward
     assert forward is not None
     call = _called(forward, op, values)
-    packs = next((told.packs[n] for n in map(forward_name, op.input_names()) if n in told.packs), {})
+    made = {slot.name for slot in forward.outputs}
+    written = (n for slot, names in op.inputs.items() if slot.removesuffix(GRAD) in made for n in names)
+    packs = next((told.packs[n][1] for n in map(forward_name, written) if n in told.packs), {})
     call.values = with_packed(values, packs)
     call.values = values = met(call, lambda *_: None)  # as in the forward op
     if forward.type in GATHERING and RULES[forward.type](call) is None:

@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Several parts with axes, one behind the other, in units of ``unit`` elements."""
+    """Several parts with axes, one after the other, in units of ``unit`` elements."""
 
     dim: int
     unit: int
@@ -105,7 +105,8 @@ class Packed(NamedTuple):
     def closed_up(self, value: Any, *, counts: Counts) -> Any:
         """The used places of all parts in front."""
         at = np.arange(sum(part.room for part in self.parts), dtype=np.int32)
-        place, used, room = at, np.int32(0), 0
+        place: Array = at
+        used, room = np.int32(0), 0
         for part in self.parts:
             inside = places_in_room([part.axes], jnp.clip(at - used, 0, part.room - 1), counts)
             place = jnp.where(at >= used, room + jnp.minimum(inside, np.int32(part.room - 1)), place)

@@ -229,7 +229,7 @@ def test_yolo_box(rng):
     x = rng.standard_normal((1, 7, 2, 2))
     size = jnp.asarray(np.array([[64, 64]], np.int32))
     found, scores = run(
-        "yolo_box", jnp.asarray(x), size, class_num=2, anchors=[16, 32], conf_thresh=0.0, clip_bbox=False
+        "yolo_box", LoDArray(jnp.asarray(x)), size, class_num=2, anchors=[16, 32], conf_thresh=0.0, clip_bbox=False
     )
     s = 1 / (1 + np.exp(-x[0]))
     centre = (s[0, 1, 0] + 0) / 2 * 64, (s[1, 1, 0] + 1) / 2 * 64

@@ -254,7 +254,7 @@ def test_a_first_cell_without_a_first_state_is_not_looked_at(rng):
 def test_fractions_of_an_image_size_do_not_count():
     images, sizes = np.arange(18, dtype=F).reshape(2, 1, 3, 3), np.array([[4, 6], [2, 5]], F)
     window = {"kernels": [2, 2], "paddings": [1, 0, 1, 0], "out_stride": [2, 2]}
-    whole, more = (rule("im2sequence", images, size, **window) for size in (sizes, sizes + F(0.4)))
+    whole, more = (rule("im2sequence", LoDArray(images), size, **window) for size in (sizes, sizes + F(0.4)))
     assert (whole.lod[0] == more.lod[0]).all() and (whole.data == more.data).all()
 
 

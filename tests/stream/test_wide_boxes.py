@@ -17,7 +17,7 @@ from tests.stream.test_wide_sizes import equal_to_exact_sizes
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-SIZES = ((16, 24), (24, 24), (16, 32), (32, 16))
+SIZES = ((16, 24), (24, 32), (16, 32))
 
 
 def maps() -> tuple[Any, Any, Any]:
@@ -79,12 +79,12 @@ def objects(rng: np.random.Generator, feed: Feed) -> Feed:
 def test_boxes_of_images_of_any_size(
     build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES), 3)
+    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES), 2)
 
 
 def test_boxes_that_are_predicted(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    feeds = [objects(rng, feed) for feed in images(rng, [(n, n) for n in (16, 32, 24, 48)])]
-    equal_to_exact_sizes(monkeypatch, once_only, feeds, 3)
+    feeds = [objects(rng, feed) for feed in images(rng, [(n, n) for n in (16, 32, 24)])]
+    equal_to_exact_sizes(monkeypatch, once_only, feeds, 2)
 
 
 def proposals() -> Sequence[Any]:
@@ -113,4 +113,4 @@ def scenes(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[F
 
 
 def test_proposals_in_images_of_any_size(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    compare(monkeypatch, proposals, scenes(rng, [(32, 40), (40, 32), (24, 56), (56, 48), (48, 40)]), 9)
+    compare(monkeypatch, proposals, scenes(rng, [(32, 40), (40, 48), (40, 40), (32, 48)]), 6)

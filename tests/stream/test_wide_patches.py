@@ -11,13 +11,14 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.layer_helper import LayerHelper
-from tests.stream.test_wide import Feed, compare, train
-from tests.stream.test_wide_images import SIZES, image, images
+from tests.stream.test_wide import Feed, compare
+from tests.stream.test_wide_images import image, images
 from tests.stream.test_wide_sizes import both, equal_to_exact_sizes
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 B, CLASSES, H = 2, 6, 4
+SIZES = ((12, 16), (16, 24), (12, 20))
 FORMS: dict[str, dict[str, list[int]]] = {
     "columns": {"kernels": [3, 1], "strides": [3, 1], "paddings": [0, 0, 0, 0]},
     "padded": {"kernels": [3, 2], "strides": [2, 2], "paddings": [1, 0, 2, 1]},
@@ -42,7 +43,7 @@ def test_patches_of_images_of_any_size(
         last = layers.sequence_pool(layers.fc(patches, H, act="tanh"), "last")
         return [layers.mean(layers.square(last)), *(layers.sequence_pool(patches, how) for how in ("sum", "last"))]
 
-    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES[:4]), 3)
+    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES), 2)
 
 
 def test_an_image_smaller_than_a_patch_is_exact(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,9 +119,4 @@ def texts(rng: np.random.Generator, widths: Sequence[int], dtype: str) -> list[F
 def test_text_in_images_of_any_width(
     build: Callable[[], Sequence[Any]], dtype: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare(monkeypatch, build, texts(rng, (16, 24, 20, 31), dtype), 3)
-
-
-def test_a_stream_of_texts_compiles_a_few_times(rng: np.random.Generator) -> None:
-    found = train(read_off, texts(rng, rng.integers(16, 80, 30).tolist(), "int32"))
-    assert found.compilations <= 6
+    compare(monkeypatch, build, texts(rng, (16, 24, 20), dtype), 2)

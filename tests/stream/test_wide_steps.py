@@ -189,6 +189,20 @@ def test_loops(build: Callable[[], Sequence[Any]], rng: np.random.Generator, mon
     equal_to_exact_sizes(monkeypatch, build, feeds, 2)
 
 
+def test_branches(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What either branch makes of the rows, and of their sum."""
+
+    def build() -> Sequence[Any]:
+        x, rows = rows_of()
+        rising = layers.greater_than(layers.reduce_mean(x), layers.fill_constant([1], "float64", 0.0))
+        dense = lambda: layers.fc(rows, D, num_flatten_dims=2, act="tanh")  # noqa: E731
+        turned = layers.cond(rising, dense, lambda: layers.softmax(layers.relu(rows)))
+        whole = layers.cond(rising, lambda: layers.reduce_sum(rows, 1), lambda: layers.reduce_mean(rows, 1))
+        return [layers.mean(layers.square(turned)) + layers.mean(layers.square(whole)), turned, whole]
+
+    equal_to_exact_sizes(monkeypatch, build, feeds_of(rng, (3, 5, 8, 7)), 2)
+
+
 def ragged(rng: np.random.Generator, lengths: Sequence[int]) -> Any:
     """Rows of D numbers in sequences."""
     return fluid.create_lod_tensor(rng.normal(size=(sum(lengths), D)), [list(lengths)], fluid.CPUPlace())

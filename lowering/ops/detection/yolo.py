@@ -79,23 +79,23 @@ def yolo_box(
     With ``iou_aware`` (Paddle 2), the first maps predict overlaps, and objectness is s(t)^(1 - f) overlap^f.
     """
     (n, _, room, width), (height, _) = x.shape, _extent(x)
-    x, pairs = jnp.asarray(x.data), _pairs(anchors, x.dtype)
+    maps, pairs = jnp.asarray(x.data), _pairs(anchors, x.dtype)
     if iou_aware:
-        overlap, x = jax.nn.sigmoid(x[:, : len(pairs)]), x[:, len(pairs) :]
-    x = x.reshape(n, len(pairs), 5 + class_num, room, width)
-    cx, cy, w, h = _boxes(x, pairs, downsample_ratio, height, scale_x_y)
+        overlap, maps = jax.nn.sigmoid(maps[:, : len(pairs)]), maps[:, len(pairs) :]
+    maps = maps.reshape(n, len(pairs), 5 + class_num, room, width)
+    cx, cy, w, h = _boxes(maps, pairs, downsample_ratio, height, scale_x_y)
     image_h, image_w = (img_size[:, i].astype(x.dtype).reshape(n, 1, 1, 1) for i in (0, 1))
     x0, x1 = (cx - w / 2) * image_w, (cx + w / 2) * image_w
     y0, y1 = (cy - h / 2) * image_h, (cy + h / 2) * image_h
     if clip_bbox:
         x0, y0 = jnp.maximum(x0, 0), jnp.maximum(y0, 0)
         x1, y1 = jnp.minimum(x1, image_w - 1), jnp.minimum(y1, image_h - 1)
-    confidence = jax.nn.sigmoid(x[:, :, 4])
+    confidence = jax.nn.sigmoid(maps[:, :, 4])
     if iou_aware:
         confidence = confidence ** (1 - iou_aware_factor) * overlap**iou_aware_factor
     sure = confidence >= conf_thresh
     boxes = jnp.where(sure[..., None], jnp.stack([x0, y0, x1, y1], axis=-1), 0)
-    scores = jnp.where(sure[:, :, None], confidence[:, :, None] * jax.nn.sigmoid(x[:, :, 5:]), 0)
+    scores = jnp.where(sure[:, :, None], confidence[:, :, None] * jax.nn.sigmoid(maps[:, :, 5:]), 0)
     return boxes.reshape(n, -1, 4), jnp.moveaxis(scores, 2, -1).reshape(n, -1, class_num)
 
 

@@ -19,7 +19,7 @@ from lowering.ops.flow.arrays import shape_like
 from lowering.ops.flow.gradients import conditional_block_grad_maker, recurrent_grad_maker, while_grad_maker
 from lowering.program import OpSpec, OpView, VarInfo
 from lowering.registry import Block, Value, op
-from lowering.values import LoDArray, SelectedRows, TensorArray, fill_padding
+from lowering.values import LoDArray, SelectedRows, TensorArray, Wide, fill_padding
 
 
 def _nothing(op: OpView, var_of: Any) -> dict[str, VarInfo]:
@@ -218,7 +218,7 @@ def select_output(x: Value, mask: Value, *, ctx):
 def _masked(x: Any, keep: Any) -> Any:
     if isinstance(x, SelectedRows):
         raise NeedsExact("select_output of a sparse gradient")
-    if isinstance(x, LoDArray):
+    if isinstance(x, LoDArray | Wide):
         return x.with_data(jnp.where(keep, x.data, jnp.zeros((), x.dtype)))
     return jax.tree_util.tree_map(lambda v: jnp.where(keep, v, jnp.zeros((), v.dtype)), x)
 

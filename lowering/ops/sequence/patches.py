@@ -83,8 +83,7 @@ def im2sequence(
     data = ended(x) if isinstance(x, Wide) else jnp.asarray(x.data)
     if y is not None and x.shape[0] > 1:
         real = -(-concrete(y, "the image sizes Y of im2sequence").astype(int) // np.asarray(out_stride))
-        window = (kernels, strides, paddings)
-        return _of_sizes(data, [_counts(tuple(r), *window) for r in real], *window)
+        return _of_sizes(data, real, kernels, strides, paddings)
     grid = _grid(x, kernels, strides, paddings)
     rows = _patches(data, kernels, strides, paddings, grid.room)
     rows = rows.reshape(-1, rows.shape[-1])
@@ -97,10 +96,11 @@ def im2sequence(
     return new_rows(rows, (off,), LoDArray(data, nseq=x.nrows), longest=(grid.longest,))
 
 
-def _of_sizes(x: Array, sizes: Sequence[tuple[int, int]], *window: list[int]) -> LoDArray:
-    """Patches of the upper left part of each image, which has windows (rows, columns)."""
+def _of_sizes(x: Array, real: Array, kernels: list[int], strides: list[int], paddings: list[int]) -> LoDArray:
+    """Patches of the upper left part of each image, of which ``real`` has the height and width."""
+    sizes = [_counts(tuple(r), kernels, strides, paddings) for r in real]
     largest = (max(h for h, _ in sizes), max(w for _, w in sizes))
-    patches = _patches(x, *window, largest)
+    patches = _patches(x, kernels, strides, paddings, largest)
     parts = [p[:h, :w].reshape(h * w, -1) for p, (h, w) in zip(patches, sizes, strict=True)]
     off = np.concatenate([[0], np.cumsum([h * w for h, w in sizes])]).astype(np.int32)
     return LoDArray(jnp.concatenate(parts), (off,))
