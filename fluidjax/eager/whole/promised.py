@@ -234,7 +234,8 @@ class Promise:
                 return False
             leaves[at] = value
         if self.ahead is not None and not self.ahead.took(leaves):  # the rate is another one
-            self.ahead = missed(step)
+            missed(step)
+            self.ahead = None
         self.leaves += leaves
         self.replay, self.given, self.came = replay, given, UPDATE
         return True
