@@ -125,3 +125,10 @@ def start(program: fluid.Program, scope: fluid.Scope) -> list[str]:
             value = (numbers.uniform(-1, 1, tensor.shape()) * 0.2).astype("float32")
             tensor.set(value, fluid.CPUPlace())
     return names
+
+
+def looked_up(step: int, rank: int) -> dict[str, np.ndarray]:
+    """Ids of which the second process has more than the first, and than there was room for, in the third step."""
+    count = (5 + 3 * step + rank) if (step, rank) != (2, 1) else 1500
+    ids = np.random.RandomState(10 * step + rank).randint(0, 40, (count, 1)).astype("int64")
+    return {"ids": ids, "y": (ids % 7).astype("float32")}

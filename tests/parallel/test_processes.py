@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fluidjax.execution import coordinator, processes
+from tests.parallel.nets import looked_up
 from tests.ports import free_ports
 
 
@@ -65,6 +66,19 @@ def expected() -> list[list[float]]:
 def test_two_processes_train_as_one(mode: str) -> None:
     """Batches of 6 and of 4; the second process starts from other values than the first, which count."""
     np.testing.assert_allclose(together(mode), expected(), rtol=1e-5)
+
+
+def test_sparse_gradients_of_two_processes_may_differ_in_rows() -> None:
+    table, losses = np.linspace(-1, 1, 40).astype("float32"), [list[float](), list[float]()]
+    for step in range(5):
+        gradient = np.zeros_like(table)
+        for rank in range(2):
+            fed = looked_up(step, rank)
+            ids, error = fed["ids"][:, 0], table[fed["ids"][:, 0]] - fed["y"][:, 0]
+            losses[rank].append(float((error**2).mean()))
+            np.add.at(gradient, ids, 2 * error / len(ids) / 2)
+        table -= 0.5 * gradient
+    np.testing.assert_allclose(together("sparse"), losses, rtol=1e-5)
 
 
 def test_collective_ops_of_two_processes() -> None:

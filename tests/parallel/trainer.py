@@ -14,6 +14,7 @@ import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.incubate.fleet.base import role_maker
 from fluidjax.incubate.fleet.collective import DistributedStrategy, fleet
+from tests.parallel.nets import looked_up
 
 RANK, ENDPOINTS = int(os.environ["PADDLE_TRAINER_ID"]), os.environ["PADDLE_TRAINER_ENDPOINTS"]
 SIZES = (6, 4)  # the batches of the two processes
@@ -63,6 +64,17 @@ def transpiled(mode: str) -> list[float]:
     if mode == "nccl2":
         program = fluid.CompiledProgram(program).with_data_parallel(loss.name)
     return [executor.run(program, batch(step, RANK), [loss])[0].item() for step in range(4)]
+
+
+def sparse() -> list[float]:
+    ids, y = fluid.data("ids", [None, 1], "int64"), fluid.data("y", [None, 1], "float32")
+    rows = layers.embedding(ids, [40, 1], is_sparse=True, param_attr=fixed("table", [40, 1], RANK))
+    loss = layers.mean(layers.square_error_cost(layers.reshape(rows, [-1, 1]), y))
+    fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.5), DistributedStrategy()).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fleet.startup_program)
+    return [executor.run(fleet.main_program, looked_up(step, RANK), [loss])[0].item() for step in range(5)]
 
 
 def eager() -> list[float]:
@@ -147,6 +159,6 @@ def answers(host: str, port: int) -> bool:
 
 if __name__ == "__main__":
     mode = sys.argv[1]
-    known = {"eager": eager, "reached": reached, "collectives": collectives}
+    known = {"eager": eager, "sparse": sparse, "reached": reached, "collectives": collectives}
     found = known[mode]() if mode in known else in_fleet(mode) if "fleet" in mode else transpiled(mode)
     print(json.dumps(found) + " " * 100_000)  # more than a pipe holds: one of them waits until it is read

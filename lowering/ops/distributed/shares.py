@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-from lowering.engine.checks import Demand
+from lowering.engine.checks import Demand, needing
+from lowering.engine.host import service
 from lowering.mesh import AXIS
 from lowering.ops.math.arithmetic import sum_
 from lowering.registry import Long, Value, op
 from lowering.values import Meta, SelectedRows
 
+_FIRST_ROWS = 1024  # room for the rows of one process, until one of them has more
+
 
 @op(lod=None)
-def sum_over_devices(x: Value):
-    """Out = the sum of X over all devices; the rows of SelectedRows are concatenated."""
-    return _joined(x) if isinstance(x, SelectedRows) else lax.psum(x, AXIS)
+def sum_over_devices(x: Value, *, ctx: Any):
+    """Out = the sum of X over all devices; the rows of SelectedRows are concatenated.
+
+    Processes compile for batches of their own, so they first bring their rows into a room that is the same for all.
+    """
+    if not isinstance(x, SelectedRows):
+        return lax.psum(x, AXIS)
+    return _joined(x if service("members")() == 1 else _in_room(x, ctx))
+
+
+def _in_room(x: SelectedRows, ctx: Any) -> SelectedRows:
+    """X in a room that depends on nothing but the overflows so far, of which each is one of all processes."""
+    name, count = f"rows/{ctx.op.inputs['X'][0]}", x.rows.shape[0]
+    room, held = ctx.runner.capacity(name, _FIRST_ROWS), count if x.nrows is None else x.nrows
+    ctx.runner.overflow(name, needing(held, room))
+
+    def fitted(array: Array) -> Array:
+        spare = [(0, max(room - count, 0)), *[(0, 0)] * (array.ndim - 1)]
+        return jnp.pad(array[: min(count, room)], spare)
+
+    return SelectedRows(fitted(x.rows), fitted(x.values), x.height, jnp.minimum(jnp.asarray(held, jnp.int32), room))
 
 
 @op(lod=None)
