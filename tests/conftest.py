@@ -51,7 +51,7 @@ def each_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What XLA compiled for one test, in any worker, is loaded for another that lowers to the same.
 
-    Each test still traces, lowers and counts its compilations: half of the tests' time was compiling the same again.
+    Each test still traces, lowers and counts its compilations.
     """
     before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
     folder = tmp_path_factory.getbasetemp()
