@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import Any
+
+from fluidjax.legacy.later import when_imported
 
 _FILTERS = {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"}  # went with Pillow 10
 
@@ -14,25 +15,27 @@ def _pillow(image: ModuleType) -> None:
         vars(image).setdefault(old, getattr(image, new))
 
 
-def _pillow_text(draw: ModuleType) -> None:
-    """``textsize``, with which boxes were labelled, as ``getbbox`` has it; also of fonts."""
+def _pillow_fonts(fonts: ModuleType) -> None:
+    """``getsize``, with which boxes were labelled, as ``getbbox`` has it."""
 
     def getsize(font: Any, text: Any, *args: Any, **kwargs: Any) -> tuple[int, int]:
         left, _, right, bottom = font.getbbox(text, *args, **kwargs)
         return right - left, bottom
 
+    for font in (fonts.ImageFont, fonts.FreeTypeFont):
+        if not hasattr(font, "getsize"):
+            font.getsize = getsize
+
+
+def _pillow_text(draw: ModuleType) -> None:
+    """``textsize``, likewise."""
+
     def textsize(self: Any, text: Any, font: Any = None, *args: Any, **kwargs: Any) -> tuple[int, int]:
         left, _, right, bottom = self.multiline_textbbox((0, 0), text, font, *args, **kwargs)
         return int(right - left), int(bottom)
 
-    fonts = importlib.import_module("PIL.ImageFont")
-    for owner, name, function in (
-        (draw.ImageDraw, "textsize", textsize),
-        (fonts.ImageFont, "getsize", getsize),
-        (fonts.FreeTypeFont, "getsize", getsize),
-    ):
-        if not hasattr(owner, name):
-            setattr(owner, name, function)
+    if not hasattr(draw.ImageDraw, "textsize"):
+        draw.ImageDraw.textsize = textsize
 
 
 def _pyyaml(yaml: ModuleType) -> None:
@@ -47,17 +50,10 @@ def _pyyaml(yaml: ModuleType) -> None:
     vars(yaml)["load"] = load_plain
 
 
-_CHANGES = {"PIL.Image": _pillow, "PIL.ImageDraw": _pillow_text, "yaml": _pyyaml}
-_changed: set[str] = set()
+_CHANGES = {"PIL.Image": _pillow, "PIL.ImageFont": _pillow_fonts, "PIL.ImageDraw": _pillow_text, "yaml": _pyyaml}
 
 
 def install() -> None:
-    """Restore them in the packages that are installed."""
+    """Restore them in the packages that a script imports."""
     for name, change in _CHANGES.items():
-        try:
-            module = importlib.import_module(name)
-        except ImportError:
-            continue
-        if name not in _changed:
-            change(module)
-            _changed.add(name)
+        when_imported(name, change)

@@ -1,16 +1,14 @@
-"""``pyarrow.serialize``, by which PARL's processes talk, gone from pyarrow 15: objects travel as pickles.
-
-pyarrow takes a tenth of a second to import, so its names are added only when a script imports it.
-"""
+"""``pyarrow.serialize``, by which PARL's processes talk, gone from pyarrow 15: objects travel as pickles."""
 
 from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from fluidjax.legacy.later import when_imported
 
 NAME = "pyarrow"
 
@@ -63,28 +61,6 @@ def restore(pyarrow: ModuleType) -> None:
     )
 
 
-class Finder:
-    """Finds pyarrow as Python does, and has ``restore`` called after it is executed."""
-
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The spec of pyarrow; None for other names."""
-        spec = PathFinder.find_spec(name, path) if name == NAME else None
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            restore(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
 def install() -> None:
     """Restore the names where pyarrow is imported from now on, or was before."""
-    if NAME in sys.modules:
-        restore(sys.modules[NAME])
-    elif Finder not in sys.meta_path:
-        sys.meta_path.insert(0, Finder)
+    when_imported(NAME, restore)

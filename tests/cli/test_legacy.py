@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, text_format
 
 from fluidjax.command import run as command
 from fluidjax.command.advice import PADDLE_NEEDS, advice
-from fluidjax.legacy import package_names, protobuf_stubs, pyarrow_serialization, python_names
+from fluidjax.legacy import later, package_names, protobuf_stubs, pyarrow_serialization, python_names
 from tests.cli.test_run import ROOT, run
 
 OLD_TIMES = """
@@ -258,7 +258,6 @@ def test_names_of_packages_that_came_with_paddle(tmp_path, monkeypatch):
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(package_names, "_changed", set())
     package_names.install()
     package_names.install()
     image, yaml = importlib.import_module("PIL.Image"), importlib.import_module("yaml")
@@ -276,7 +275,7 @@ def test_pyarrow_serializes_as_parl_expects(tmp_path, monkeypatch, before):
     (tmp_path / "pyarrow.py").write_text("py_buffer = memoryview")
     monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if f is not pyarrow_serialization.Finder])
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if f is not later.Finder])
     if before:
         importlib.import_module("pyarrow")
     pyarrow_serialization.install()
@@ -294,7 +293,6 @@ def test_a_yaml_older_than_its_full_loader_is_left_as_it_is(tmp_path, monkeypatc
     (tmp_path / "yaml.py").write_text("def load(stream):\n    return stream\n")
     monkeypatch.delitem(sys.modules, "yaml", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(package_names, "_changed", set())
     package_names.install()
     assert importlib.import_module("yaml").load("a") == "a"
     del sys.modules["yaml"]  # what was there before comes back

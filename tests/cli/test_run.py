@@ -67,6 +67,16 @@ def test_an_unmodified_script(tmp_path):
     assert done.stdout.splitlines() == ["sum [10.]", "as it should: No module named 'paddle.nonsense'", "helper 7 True"]
 
 
+def test_a_command_imports_what_it_needs(tmp_path):
+    """Neither what other commands do nor packages that a script may not use."""
+    (tmp_path / "nothing.py").write_text(
+        "import sys\nfor name in 'fluidjax.export', 'jax._src.pallas.core', 'PIL.Image', 'yaml', 'pyarrow':\n"
+        "    assert name not in sys.modules, name\n"
+    )
+    done = run(tmp_path, "run", "nothing.py")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_module(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "main.py").write_text("import sys, paddle\nprint(sys.argv[1:], __name__)\n")
