@@ -70,7 +70,7 @@ the loop (``hoist``, ``contractions``). ``hs@GRAD`` needs no flags for elements 
 ``hs[t + 1]`` once and before anything reads it (``Facts.once``).
 
 Before all that, what the steps compute of the rows of sequences alone moves out of the loop: one product of all rows in
-front of it, and its gradients behind it (``fission``, ``fission_heads``).
+front of it, and its gradients after it (``fission``, ``fission_heads``).
 
 ``branches`` does the same for ``conditional_block``, whose gradient needs one step's residuals at most, and
 ``recurrent`` for StaticRNN, whose steps ``lax.scan`` counts. ``ranks`` turns ragged sequences into arrays of steps

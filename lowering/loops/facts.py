@@ -303,6 +303,7 @@ class Follow:
         self.written = {n for op in body.ops for n in op.output_names()}
 
     def value(self, name: str) -> Affine | None:
+        """The value that a name has before the next op; None if it is not known."""
         if name in self.now:
             return self.now[name]
         return None if name in self.written else _constant(self.env, name)

@@ -6,7 +6,7 @@ the step, so with the rows of all sequences packed in X [R, K]
     steps(X)[t] @ W + b  =  steps(X @ W + b)[t],
 
 one product of R rows instead of one for each step; and of the gradients dX = d W^T and dW = X^T d likewise, over R
-rows. As a rewriting of the program: the ops move in front of ``while``, their gradient ops behind ``while_grad``, and
+rows. As a rewriting of the program: the ops move in front of ``while``, their gradient ops after ``while_grad``, and
 the loop reads and writes arrays of what they compute.
 
 Invariant: an op moves only if each row it computes is read in one step and depends on nothing that the loop writes; and
@@ -125,7 +125,7 @@ class _Rewrite:
             if op is loop.op:
                 found += [*self._before(), replace(op, inputs=self._with_arrays(op))]
             elif op is loop.grad:
-                found += [self._while_grad(op), *self._behind()]
+                found += [self._while_grad(op), *self._after()]
             elif op.type == "array_to_lod_tensor" and self.parts.get(op.inputs["X"][0]):
                 found += self._gathered(op)
             else:
@@ -157,7 +157,7 @@ class _Rewrite:
         attrs = {**op.attrs, "op_role_var": left}
         return replace(op, inputs=self._with_arrays(op), outputs={**op.outputs, "X" + GRAD: outer}, attrs=attrs)
 
-    def _behind(self) -> list[OpView]:
+    def _after(self) -> list[OpView]:
         found = []
         for h in self.begun:
             inputs = {"X": [_steps(h) + GRAD], "RankTable": [h.source.table]}
@@ -192,7 +192,7 @@ class _Rewrite:
         return part
 
     def _gathered(self, op: OpView) -> list[OpView]:
-        """The gradient of the packed rows: what the loop still computes of it, and the parts computed behind it."""
+        """The gradient of the packed rows: what the loop still computes of it, and the parts computed after it."""
         name, array = op.outputs["Out"][0], op.inputs["X"][0]
         parts, found = list(self.parts[array]), []
         assert self.loop.grad is not None

@@ -98,7 +98,7 @@ class SplitLoop:
         return [o for b in blocks for o in b.ops if name in uses(self.program, o) or name in o.input_names()]
 
     def outer_gradient(self, inside: str) -> str:
-        """The name that a gradient which the loop sums has behind it; ``@EMPTY@`` if there is none."""
+        """The name that a gradient which the loop sums has after it; ``@EMPTY@`` if there is none."""
         if self.grad is None:
             return EMPTY
         pairs = zip(self.grad.inputs["X"], self.grad.outputs.get("X" + GRAD) or (), strict=False)

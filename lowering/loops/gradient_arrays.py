@@ -2,7 +2,7 @@
 
 The gradient of an array that the loop only reads has an element for each step, and only that step writes it: it is set
 instead of added to what is there, and its buffer then holds the values of all steps in one place (see ``hoist``). The
-gradient of an array that only the ops behind the loop read is not written at all, so a read of it may be fused into
+gradient of an array that only the ops after the loop read is not written at all, so a read of it may be fused into
 its users.
 
 Invariant: as in ``facts``, what is stated is true of every step of every run.

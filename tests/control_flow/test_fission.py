@@ -1,4 +1,4 @@
-"""What a DynamicRNN computes of its step inputs alone moves in front of the loop, and its gradients behind it."""
+"""What a DynamicRNN computes of its step inputs alone moves in front of the loop, and its gradients after it."""
 
 from __future__ import annotations
 
