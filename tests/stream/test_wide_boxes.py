@@ -1,8 +1,8 @@
-"""Detectors on images of any size: boxes around the cells of maps, what is predicted there, and whole networks."""
+"""Detectors on images of any size: boxes around the cells of several maps, and proposals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,17 +27,6 @@ def maps() -> tuple[Any, Any, Any]:
     return x, fine, layers.conv2d(fine, 4, 3, 2, 1, act="tanh")
 
 
-def around_cells() -> Sequence[Any]:
-    """The boxes that depend on sizes alone: relative to the image, or in its pixels."""
-    x, fine, coarse = maps()
-    priors, _ = layers.prior_box(fine, x, [4.0], [8.0], [1.0, 2.0], flip=True, clip=True)
-    sizes = {"densities": [2, 1], "fixed_sizes": [4.0, 8.0], "fixed_ratios": [1.0]}
-    dense, _ = layers.density_prior_box(coarse, x, **sizes)
-    flat, spread = layers.density_prior_box(coarse, x, **sizes, steps=[4.0, 4.0], flatten_to_2d=True)
-    anchors, _ = layers.anchor_generator(fine, [8.0, 16.0], [0.5, 1.0], stride=[2.0, 2.0])
-    return [layers.mean(coarse), priors, dense, flat, spread, anchors]
-
-
 def single_shot() -> Sequence[Any]:
     """SSD's heads, whose boxes of two scales follow each other, decoded."""
     x, fine, coarse = maps()
@@ -51,40 +40,8 @@ def single_shot() -> Sequence[Any]:
     return [loss, boxes, chances, layers.transpose(chances, [0, 2, 1]), priors]
 
 
-def once_only() -> Sequence[Any]:
-    """YOLO's boxes and scores of two scales, and the loss of one: maps are taken for squares."""
-    x, fine, coarse = maps()
-    size = fluid.data("size", [None, 2], "int32")
-    true, label = fluid.data("true", [None, 3, 4], "float64"), fluid.data("label", [None, 3], "int32")
-    heads = [layers.conv2d(map_, 2 * 8, 1) for map_ in (fine, coarse)]
-    found = [layers.yolo_box(head, size, [4, 6, 9, 5], 3, 0.01, by) for head, by in zip(heads, (2, 4), strict=True)]
-    boxes, scores = (layers.concat(list(parts), 1) for parts in zip(*found, strict=True))
-    loss = layers.yolov3_loss(heads[1], true, label, [4, 6, 9, 5, 12, 9], [1, 2], 3, 0.7, 4)
-    return [layers.mean(loss) + layers.mean(layers.square(heads[0])), loss, boxes, scores]
-
-
-def objects(rng: np.random.Generator, feed: Feed) -> Feed:
-    """What YOLO is fed beside an image; the last object of the first image is none."""
-    true = np.concatenate([rng.uniform(0.1, 0.9, (2, 3, 2)), rng.uniform(0.1, 0.5, (2, 3, 2))], 2)
-    true[0, 2] = 0
-    return {
-        **feed,
-        "size": np.array([feed["image"].shape[2:]] * 2, np.int32),
-        "true": true,
-        "label": rng.integers(0, 3, (2, 3)).astype(np.int32),
-    }
-
-
-@pytest.mark.parametrize("build", [around_cells, single_shot], ids=lambda f: f.__name__)
-def test_boxes_of_images_of_any_size(
-    build: Callable[[], Sequence[Any]], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    equal_to_exact_sizes(monkeypatch, build, images(rng, SIZES), 2)
-
-
-def test_boxes_that_are_predicted(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    feeds = [objects(rng, feed) for feed in images(rng, [(n, n) for n in (16, 32, 24)])]
-    equal_to_exact_sizes(monkeypatch, once_only, feeds, 2)
+def test_boxes_of_two_scales(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    equal_to_exact_sizes(monkeypatch, single_shot, images(rng, SIZES), 2)
 
 
 def proposals() -> Sequence[Any]:
@@ -113,4 +70,4 @@ def scenes(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[F
 
 
 def test_proposals_in_images_of_any_size(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    compare(monkeypatch, proposals, scenes(rng, [(32, 40), (40, 48), (40, 40), (32, 48)]), 6)
+    compare(monkeypatch, proposals, scenes(rng, [(32, 40), (40, 48), (40, 40)]), 6)
