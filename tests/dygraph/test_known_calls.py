@@ -775,9 +775,9 @@ def test_an_observed_call_holds_nothing_of_what_it_computed(
     needed: dict[Any, set[Any]] = {}
     run = recorder.blocks.run
 
-    def noted(point: Any, arrays: list[Any], alive: tuple[int, ...]) -> Any:
+    def noted(point: Any, arrays: list[Any], alive: tuple[int, ...], **keeps: bool) -> Any:
         needed.setdefault(point, set()).add(alive)
-        return run(point, arrays, alive)
+        return run(point, arrays, alive, **keeps)
 
     monkeypatch.setattr(recorder.blocks, "run", noted)
     gc.disable()

@@ -37,8 +37,8 @@ class Uncompiled:
 
     compilations = 1
 
-    def __init__(self, records, leaves, alive, donated) -> None:
-        self.records, self.alive = records, alive
+    def __init__(self, records, leaves, alive, donated, keeps=False) -> None:
+        self.records, self.alive, self.keeps = records, alive, keeps
 
     def run(self, arrays, alive):
         return one_by_one(self.records, list(map(taken, arrays)), alive)
