@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fluidjax.distributed import settings
-from fluidjax.distributed.wire import WireError
+from fluidjax.distributed.wire import WireError, fit, together
 
 _LOOK = 0.2  # seconds between looks at the time: a stream knows of no deadline for one of its answers
 _MOST = 8  # streams to one server: each takes one of the threads that the server has for a trainer
@@ -34,11 +34,32 @@ class Conversation:
     """
 
     def __init__(self, open: Callable[[Iterator[bytes]], Any]) -> None:
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._call = open(iter(self._outbox.get, None))
+        self._outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # b"": the end
+        self._call = open(self._parts())
         self._ends, self._late = math.inf, False
         self._told = 0  # since the last answer
         self._timing = threading.Lock()  # an answer is either in time, or late
+
+    def _parts(self) -> Iterator[bytes]:
+        """What gRPC sends: of the frames that wait by then, as many as fit into one of its messages.
+
+        Each of its messages wakes three threads here and two there, so what is asked right after something was told
+        goes with it. Nothing waits for company.
+        """
+        frame = self._outbox.get()
+        while frame:
+            waiting, following = [frame], self._waiting()
+            while following and fit([*waiting, following]):
+                waiting.append(following)
+                following = self._waiting()
+            yield together(waiting)
+            frame = self._outbox.get() if following is None else following
+
+    def _waiting(self) -> bytes | None:
+        try:
+            return self._outbox.get_nowait()
+        except queue.Empty:
+            return None
 
     def ask(self, frame: bytes, seconds: float, again: Callable[[Conversation], None]) -> Iterator[bytes]:
         """Send a request: its answer, a single frame, after which ``again`` is told that others may ask.
@@ -92,7 +113,7 @@ class Conversation:
     def leave(self) -> None:
         """End the stream."""
         self._call.cancel()
-        self._outbox.put(None)
+        self._outbox.put(b"")
 
 
 class Conversations:

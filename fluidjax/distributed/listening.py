@@ -16,7 +16,7 @@ from fluidjax.base.flags import flag
 from fluidjax.distributed import settings
 from fluidjax.distributed.requests import RefusedError, Request
 from fluidjax.distributed.settings import METHODS
-from fluidjax.distributed.wire import TOLD, Message, WireError, frames, joined
+from fluidjax.distributed.wire import TOLD, Message, WireError, apart, frames, joined
 from lowering.engine.thread import settings_of_thread
 
 _log = logging.getLogger(__name__)
@@ -95,8 +95,7 @@ class Listening:
         self._check_token(context)
         asked: list[Request] = []
         context.add_callback(lambda: [request.answer.cancel() for request in asked])
-        for part in parts:
-            message = self._read(iter([part]), context)
+        for message in self._messages(parts, context):
             asked[:] = [Request(self._method(message, context), message)]
             if not context.is_active():  # the callback may have missed it
                 return
@@ -104,6 +103,13 @@ class Listening:
             answer = self._answer(asked[0], context)
             if not message.flags & TOLD:
                 yield self._single(asked[0].method, iter(frames(answer)), context)
+
+    def _messages(self, parts: Iterator[bytes], context: Any) -> Iterator[Message]:
+        for part in parts:
+            try:
+                yield from apart(part, settings.limit())
+            except WireError as error:
+                self._abort(context, self._grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
     def _method(self, message: Message, context: Any) -> str:
         if message.method >= len(METHODS):

@@ -5,7 +5,8 @@
     value    uint8 count | zeros | value in Fluid's stream format for its form (see ``fluidjax.files.tensor``)
 
 All little-endian. There are as many zeros before a value as put its numbers at a multiple of 16 bytes, so that they are
-used where they arrived. A message travels as frames of at most ``CHUNK`` bytes, one after another.
+used where they arrived. A message travels as frames of at most ``CHUNK`` bytes, one after another. On a stream of short
+messages, several may share a frame, with as many zeros in between as put each at a multiple of 16 bytes.
 """
 
 from __future__ import annotations
@@ -131,21 +132,50 @@ def joined(received: Iterable[bytes], limit: int) -> Message | None:
         return None
     if held != size:
         raise WireError(f"a message of {size} bytes ends after {held}")
-    return _read(b"".join(parts) if len(parts) > 1 else parts[0])
+    return _read(b"".join(parts) if len(parts) > 1 else parts[0], 0, size)
 
 
-def _size(first: bytes, limit: int) -> int:
-    if len(first) < _HEAD.size or first[:4] != _MAGIC:
+def fit(messages: Sequence[bytes]) -> bool:
+    """Whether messages of a frame each may share one."""
+    return sum(len(message) + -len(message) % _ALIGNED for message in messages) <= CHUNK
+
+
+def together(messages: Sequence[bytes]) -> bytes:
+    """A frame of several messages, which ``apart`` reads."""
+    if len(messages) == 1:
+        return messages[0]
+    *others, last = messages
+    return b"".join([part for each in others for part in (each, bytes(-len(each) % _ALIGNED))] + [last])
+
+
+def apart(frame: bytes, limit: int) -> Iterator[Message]:
+    """The messages of a frame. Raises WireError at one that is none, is not all there, or exceeds ``limit``."""
+    begin = 0
+    while True:
+        size = _size(frame, limit, begin)
+        left = len(frame) - begin - size
+        if left < 0:
+            raise WireError(f"a message of {size} bytes ends after {left + size}")
+        if 0 < left <= -size % _ALIGNED:
+            raise WireError(f"a message of {size} bytes goes on after its end")
+        yield _read(frame, begin, size)
+        if not left:
+            return
+        begin += size + -size % _ALIGNED
+
+
+def _size(first: bytes, limit: int, begin: int = 0) -> int:
+    if len(first) - begin < _HEAD.size or first[begin : begin + 4] != _MAGIC:
         raise WireError("this is no message of a trainer or server")
-    size = _HEAD.unpack_from(first)[1]
+    size = _HEAD.unpack_from(first, begin)[1]
     if size > limit:
         raise WireError(f"a message of {size} bytes is longer than the {limit} that FLAGS_rpc_max_message_bytes allows")
     return size
 
 
-def _read(data: bytes) -> Message:
-    _, size, trainer, flags, count = _HEAD.unpack_from(data)
-    cursor = View(data, "a message")
+def _read(data: bytes, begin: int, size: int) -> Message:
+    _, _, trainer, flags, count = _HEAD.unpack_from(data, begin)
+    cursor = View(data, "a message", begin, begin + size)
     cursor.skip(_HEAD.size, "the head")
     try:
         cursor.need(count * 3, f"{count} items")

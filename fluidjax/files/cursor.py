@@ -87,10 +87,13 @@ class Cursor:
 
 
 class View(Cursor):
-    """A position in bytes that stay in memory: arrays lie where the numbers are, and cannot be written."""
+    """A position in bytes that stay in memory: arrays lie where the numbers are, and cannot be written.
 
-    def __init__(self, data: bytes, label: str) -> None:
-        self.label, self.size, self.position = label, len(data), 0
+    ``begin`` and ``end``: what is read of the bytes; all by default.
+    """
+
+    def __init__(self, data: bytes, label: str, begin: int = 0, end: int | None = None) -> None:
+        self.label, self.size, self.position = label, len(data) if end is None else end, begin
         self._data = data
 
     def take(self, count: int, what: str) -> bytes:
