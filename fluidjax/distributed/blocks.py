@@ -12,7 +12,6 @@ import numpy as np
 from fluidjax.execution.buckets import bucket
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.dataflow import flow
-from lowering.engine.host_arrays import usable_in_place
 from lowering.engine.runner import Runner
 from lowering.program import OpView, ProgramView
 from lowering.values import SelectedRows
@@ -61,7 +60,7 @@ class Update:
 
     def run(self, state: State, given: Mapping[str, Any]) -> None:
         """Run on the state and those values that are ``given``; store the results."""
-        given = {name: _for_device(value) for name, value in given.items() if name in self.given}
+        given = {name: padded(value) for name, value in given.items() if name in self.given}
         replaced, read = state.gather(self._replaced), state.gather(self._read)
         state.store(self._compiled(replaced, read, given))
 
@@ -80,14 +79,6 @@ class Update:
         """Whether the op sums values sent by trainers and none was sent."""
         sent = {name for name in op.input_names() if name in self.given}
         return op.type == "sum" and bool(sent) and sent <= missing
-
-
-def _for_device(value: Any) -> Any:
-    """A received value as the compiled blocks take it."""
-    if isinstance(value, np.ndarray):
-        return usable_in_place(value)
-    value = padded(value)
-    return replace(value, values=usable_in_place(value.values)) if isinstance(value, SelectedRows) else value
 
 
 def padded(value: Any) -> Any:
