@@ -66,8 +66,8 @@ class Compiled(NamedTuple):
     ``executable.call(replaced, self.given(values), seed)`` returns (the arrays of the results, overflow flags, what the
     checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
     with nothing between: signal handlers run between two of the interpreter's own instructions only, and ``extend`` is
-    one. ``numbers`` are those of the names that the ops draw into (see ``drawn``), ``parts`` those of the state that the
-    step takes apart (see ``kept_parts``).
+    one. ``numbers`` are those of the names that the ops draw into (see ``drawn``), ``parts`` those that the step takes
+    beside the state (see ``kept_parts``).
     """
 
     executable: Executable

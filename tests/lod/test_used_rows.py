@@ -36,7 +36,7 @@ def test_a_quarter_or_a_half_of_the_room_is_computed_where_it_suffices(rng, capa
 
 
 def test_rows_of_a_product_do_not_depend_on_the_room(rng):
-    """One executable serves batches below and above a quarter and a half of its room, and what follows sees no padding."""
+    """One executable serves batches of a quarter, a half and all of its room, and what follows sees no padding."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         x = fluid.data("x", [None, 256], "float32", lod_level=1)
