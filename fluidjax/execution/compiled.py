@@ -22,6 +22,7 @@ from fluidjax.execution.executable import Executable
 from fluidjax.execution.form import PLAIN, form, given, split_static
 from fluidjax.execution.guard import Checks, holding
 from fluidjax.execution.kept import Kept
+from fluidjax.execution.kept_parts import Part, apart, taken
 from fluidjax.execution.spreading import Spreading
 from fluidjax.execution.tiers import clock
 from fluidjax.execution.traceable import Changes, NeedsInputs, Traceable, Traced
@@ -65,13 +66,15 @@ class Compiled(NamedTuple):
     ``executable.call(replaced, self.given(values), seed)`` returns (the arrays of the results, overflow flags, what the
     checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
     with nothing between: signal handlers run between two of the interpreter's own instructions only, and ``extend`` is
-    one. ``numbers`` are those of the names that the ops draw into (see ``drawn``).
+    one. ``numbers`` are those of the names that the ops draw into (see ``drawn``), ``parts`` those that the step takes
+    beside the state (see ``kept_parts``).
     """
 
     executable: Executable
     traced: Traced
     checks: Checks | None = None
     numbers: tuple[Any, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     def results(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The results: arrays, LoDArrays ..."""
@@ -80,7 +83,7 @@ class Compiled(NamedTuple):
 
     def given(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """What ``executable.call`` is given for the values."""
-        return (*self.executable.arrived(given(values)), *self.numbers)
+        return (*self.executable.arrived(given(values)), *self.numbers, *taken(self.parts, values))
 
     def before(self, values: Sequence[Any]) -> None:
         """Raise what can be known before the step: InvalidArgumentError for faults; NeedsExact or NeedsSizes where rows
@@ -295,14 +298,17 @@ class CompiledOps:
             return outcome
         check_expected(found.expected, values)
         self.traces += 1
+        parts: tuple[Part, ...] = ()
         if self._spread is None:
             traced = abreast(traced, arguments, self._donated())
+            if self._work.platform == "cpu":  # others read a part where it stands
+                traced, arguments, parts = apart(traced, arguments, self._fixed)
         if self._spread is None and found.watch is not None and found.watch.faults and replaced and self._donate:
             traced = holding(traced, arguments)
         checks = None if found.watch is None else Checks.of(found.watch)
         executable = Executable.of(traced, whole=whole, waits=self._spread is not None)
         found.seconds = self._clock() - started
-        return Compiled(executable, found, checks)
+        return Compiled(executable, found, checks, parts=parts)
 
     def _jitted(self, step: Callable[..., Any], found: Traced) -> Any:
         """``step`` jitted, returning bare arrays: rebuilding structures would be Python's work inside the call."""

@@ -42,8 +42,6 @@ class Executable:
     Attributes:
         compiled, pure: as above.
         call: calls it.
-        scratch: bytes that a call allocates beside its arguments, where these are many and the host's; known once it
-            has run.
     """
 
     def __init__(self, compiled: jax.stages.Compiled, *, pure: bool = True, whole: bool = False, waits: bool = False):
@@ -52,7 +50,6 @@ class Executable:
         self._whole = whole
         self._waits = waits
         self.call: Callable[..., Any] = compiled
-        self.scratch = 0
         self._written: Content | None = None
         self._call_by(compiled)
 
@@ -82,8 +79,6 @@ class Executable:
     def settle(self) -> None:
         """After the first call: make ``call`` one that runs none of Python's own instructions in between."""
         self._call_by(getattr(self.compiled, "_call", None) or self.compiled)
-        size = self.allocates if default_device().platform == "cpu" else None
-        self.scratch = size if size is not None and size >= _LARGE else 0
 
     def reserve(self) -> None:
         """Raise RuntimeError if there is no memory for a call: XLA checks only after it has taken over the arguments.
@@ -109,6 +104,12 @@ class Executable:
         if not self.scratch:
             return given
         return tuple([v if type(v) is ArrayImpl else jax.tree_util.tree_map(_copied, v) for v in given])
+
+    @cached_property
+    def scratch(self) -> int:
+        """Bytes that a call allocates beside its arguments, where these are many and the host's."""
+        size = self.allocates if default_device().platform == "cpu" else None
+        return size if size is not None and size >= _LARGE else 0
 
     @cached_property
     def allocates(self) -> int | None:

@@ -18,7 +18,7 @@ _LEAST, _MOST = 32, 64
 def of_used_rows(function: Callable[[Array], Array], x: Array, nrows: Array | None) -> Array:
     """``function(x)`` for a row-wise function of x [capacity, ...]; rows that are not used are copies of row 0.
 
-    Where there is room for 32 to 64 rows, a run that uses a quarter of it at most computes that quarter alone.
+    Where there is room for 32 to 64 rows, a run that uses a quarter or a half of it at most computes that part alone.
 
     Args:
         nrows: how many rows are used; None: all.
@@ -26,9 +26,11 @@ def of_used_rows(function: Callable[[Array], Array], x: Array, nrows: Array | No
     capacity = x.shape[0]
     if nrows is None or not _LEAST <= capacity <= _MOST:
         return function(x)
-    few, rows = capacity // 4, row_numbers(capacity)
+    rows = row_numbers(capacity)
 
-    def of_few(x: Array) -> Array:
-        return jnp.take(function(x[:few]), jnp.where(rows < few, rows, 0), axis=0)
+    def of_first(few: int) -> Callable[[Array], Array]:
+        return lambda x: jnp.take(function(x[:few]), jnp.where(rows < few, rows, 0), axis=0)
 
-    return lax.cond(nrows <= few, of_few, function, x)
+    quarter, half = capacity // 4, capacity // 2
+    choice = (nrows > quarter).astype(jnp.int32) + (nrows > half)
+    return lax.switch(choice, [of_first(quarter), of_first(half), function], x)
