@@ -17,6 +17,7 @@ from fluidjax.base.later import later
 from fluidjax.base.places import Place
 from fluidjax.base.values import LoDTensor
 from fluidjax.dataloader import BatchSampler, Dataset
+from fluidjax.dataloader.dataloader_iter import default_collate_fn
 from fluidjax.dataloader.turns import Turns
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.paddle.reader import xmap_readers
@@ -40,13 +41,6 @@ def keep_data_loader_order(*args: bool) -> bool | None:
         raise AssertionError(f"keep_data_loader_order expected one bool, received {args}; pass True or False")
     KEEP_DATA_LOADER_ORDER = args[0]
     return None
-
-
-def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray]:
-    """Stack a list of samples field by field: [(x0, y0), (x1, y1)] -> [stacked x0, x1; stacked y0, y1]."""
-    if isinstance(batch[0], np.ndarray):
-        return [np.stack(batch, axis=0)]
-    return [np.stack([np.asarray(value) for value in field], axis=0) for field in zip(*batch, strict=True)]
 
 
 class PyReader(DataLoaderBase):

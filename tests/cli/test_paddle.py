@@ -82,3 +82,11 @@ def test_scripts_may_say_that_they_write_programs():
     finally:
         paddle.enable_static()
     assert not fluidjax.in_dygraph_mode()
+
+
+def test_what_modules_of_layers_import_by_a_star() -> None:
+    names: dict[str, object] = {}
+    exec("from fluidjax.paddle.common_ops_import import *", names)
+    assert names["LayerHelper"] is fluidjax.layer_helper.LayerHelper
+    assert names["VarDesc"].VarType.FP32 == names["convert_np_dtype_to_dtype_"]("float32")
+    assert {"check_variable_and_dtype", "in_dygraph_mode", "templatedoc", "fill_constant"} <= names.keys()

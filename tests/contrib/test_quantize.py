@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.contrib.quantize import QuantizeTranspiler
+from fluidjax.contrib.quantize import QuantizeTranspiler, quantize_transpiler
 
 CPU = fluid.CPUPlace()
 
@@ -103,6 +103,14 @@ def test_freezing_needs_one_weight_in_each_op():
         transpiler.training_transpile(main, startup)
     with pytest.raises(ValueError, match="exactly one weight"):
         transpiler.freeze_program(main, CPU, fluid.Scope())
+
+
+def test_a_name_leads_back_to_its_variable():
+    names = quantize_transpiler
+    quantized = names._quantized_var_name("w")
+    for name in ("w", quantized, names._dequantized_var_name(quantized), names._quantized_scale_name("w")):
+        assert names._original_var_name(name) == "w"
+    assert names._original_var_name("w.scaled") == "w.scaled"
 
 
 @pytest.mark.parametrize("argument", ["activation_quantize_type", "weight_quantize_type"])

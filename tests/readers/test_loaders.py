@@ -8,7 +8,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import reader as loaders
-from fluidjax.dataloader import BatchSampler, Dataset
+from fluidjax.dataloader import BatchSampler, Dataset, dataloader_iter
 from fluidjax.layers import io as layers
 
 CPU = fluid.CPUPlace()
@@ -372,6 +372,7 @@ def test_batch_sampler():
 
 
 def test_collating():
+    assert loaders.default_collate_fn is dataloader_iter.default_collate_fn
     (stacked,) = loaders.default_collate_fn([np.ones(2), np.zeros(2)])
     assert stacked.tolist() == [[1.0, 1.0], [0.0, 0.0]]
     a, b = loaders.default_collate_fn([(np.ones(2), 1), (np.zeros(2), 2)])

@@ -27,6 +27,14 @@ def scale(name: str) -> str:
     return f"{name}.scale"
 
 
+def original(name: str) -> str:
+    """The name of the variable that a quantized, dequantized or scale name was made from; another name as it is."""
+    for suffix in (dequantized(quantized("")), quantized(""), dequantized(""), scale("")):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name
+
+
 def largest(bits: int) -> int:
     """The largest signed integer with that many bits."""
     return (1 << (bits - 1)) - 1

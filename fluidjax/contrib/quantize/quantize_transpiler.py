@@ -16,6 +16,12 @@ from lowering.registry import get_op
 
 __all__ = ["QuantizeTranspiler"]
 
+# Fluid's names for these: tests of quantized programs find weights by them.
+_quantized_var_name = names.quantized
+_dequantized_var_name = names.dequantized
+_quantized_scale_name = names.scale
+_original_var_name = names.original
+
 
 class QuantizeTranspiler:
     """Makes the conv2d, depthwise_conv2d and mul ops of a program read rounded inputs.
