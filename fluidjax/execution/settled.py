@@ -100,7 +100,7 @@ class SettledRuns:
         feed: Mapping[str, Any],
         feeds: list[Any],
         seed: Any,
-    ) -> list[Any]:
+    ) -> list[Any] | None:
         """Call the step as ``Compiled`` says: an interrupt comes before it or after it."""
         values = [*state.kept, *feeds]
         compiled.before(values)
@@ -122,12 +122,15 @@ class SettledRuns:
         if self._may_stand and before is compiled and as_fed and state.replaced and not compiled.traced.expected:
             state.standing = Standing.of(compiled, state.kept, self._names, feeds, seed)
 
-    def _step(self, scope: Scope, state: ResidentState, compiled: Compiled, given: Any, seed: Any) -> list[Any]:
+    def _step(self, scope: Scope, state: ResidentState, compiled: Compiled, given: Any, seed: Any) -> list[Any] | None:
+        """Call the step: the fetched values; None where a buffer of a loop was too small, and nothing has changed."""
         slot, count = state.slot, state.count
         slot.extend(map(compiled.executable.call, (slot[0][0][:count],), (given,), (seed,)))
         left = slot[0]
         arrays = left[0]
         slot.append((arrays[:count],))  # without what was fetched
+        if left[1] and any(map(bool, left[1])):  # steps that replace anything have no such flags
+            return None
         if compiled.checks is not None:
             failure = compiled.after(left)
             if failure is not None:
