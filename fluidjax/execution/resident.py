@@ -41,6 +41,7 @@ class ResidentState:
         alone: whether these runs need exclusive use of the scope.
         apart: whether none of their fetches is a variable of the scope.
         last: the step of the last run.
+        prompt: whether a step on what the last run left, and on feeds that stand, is done when it returns.
         standing: where feeds of its form stand, once two runs had it; None: nowhere.
         lock: the scope's lock.
     """
@@ -70,6 +71,7 @@ class ResidentState:
         self.compiled: dict[Hashable, Compiled] = {}
         self.alone = True
         self.apart = False
+        self.prompt = False
         self.last: Compiled | None = None
         self.standing: Standing | None = None
         self._valid = False
@@ -89,6 +91,7 @@ class ResidentState:
     @replaced.setter
     def replaced(self, buffers: tuple[Any, ...]) -> None:
         self.slot.append((buffers,))
+        self.prompt = False
 
     def attached_to(self, scope: Scope, names: Iterable[str]) -> None:
         """Tensors of ``scope``, replaced ones first, refer to the arrays here."""

@@ -50,7 +50,7 @@ class SettledRuns:
             standing = state.standing
             if standing is None or not state.current(scope):
                 return None
-            if standing.overtakes and not state.replaced[0].is_ready():  # the last step reads its feeds
+            if not (state.prompt or self._awaited(state, standing)):
                 return None
             if not standing.take(feed, program):
                 return None
@@ -60,6 +60,20 @@ class SettledRuns:
                 return self._step(scope, state, standing.compiled, standing.given, standing.key)
             standing.ran = True
             return uninterrupted(partial(self._step, scope, state, standing.compiled, standing.given, standing.key))
+
+    @staticmethod
+    def _awaited(state: ResidentState, standing: Standing) -> bool:
+        """Whether the last step, which may read the memory of the feeds, is done; waits for it where steps to come are
+        done when they return.
+
+        A step is if what it is given is there: one that was given a large array of the host, or what such a step left,
+        is computed by a thread of XLA's even where others are computed at once.
+        """
+        if standing.overtakes:
+            return all(buffer.is_ready() for buffer in state.replaced)
+        jax.block_until_ready((state.replaced, standing.given, standing.key))
+        state.prompt = True
+        return True
 
     def run(self, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any] | None:
         """Run like the last time: the fetched values; None when that is impossible, and then nothing has happened."""
@@ -107,6 +121,7 @@ class SettledRuns:
         given = compiled.given(values)
         if compiled.executable.scratch:
             compiled.executable.reserve()
+        state.prompt = False
         found = self._step(scope, state, compiled, given, seed)
         self._let_stand(state, compiled, feed, feeds, seed)
         return found
