@@ -233,7 +233,10 @@ class Executor:
         written: Written | None = None,
     ) -> list[Any]:
         try:
-            values = self._on_device(self._values, program, prepared, scope, feed)
+            values = mode.again(prepared, scope, feed, program)
+            if values is None:
+                seed = next_seed(program) if prepared.random else None
+                values = self._on_device(mode.run, prepared, scope, feed, seed)
             if prepared.fed_state:
                 fed = {n: feed[n] if written is None else written.first(n, feed[n]) for n in prepared.fed_state}
                 write_fed(scope if around is None else around, fed, self.place)
@@ -385,9 +388,6 @@ class Executor:
         self.train_from_dataset(
             program, dataset, scope, thread, debug, fetch_list, fetch_info, print_period, fetch_handler
         )
-
-    def _values(self, program: Program, prepared: Prepared, scope: Scope, feed: dict[str, Any]) -> list[Any]:
-        return mode.run(prepared, scope, feed, next_seed(program) if prepared.random else None)
 
     def _on_device(self, function: Any, *args: Any) -> Any:
         return with_x64(function, *args) if self._is_default else with_device(self._device, function, *args)

@@ -139,6 +139,7 @@ def to_numpy(value: Any, name: str) -> Any:
 def results(names: Sequence[str], values: Sequence[Any], return_numpy: bool) -> list[Any]:
     """What the user gets for the values that a run left under these names."""
     if return_numpy:
-        return [to_numpy(value, name) for name, value in zip(names, values, strict=True)]
+        named = zip(names, values, strict=True)
+        return [fetched(value) if type(value) is ArrayImpl else to_numpy(value, name) for name, value in named]
     holders = [to_holder(value) for value in values]
     return [list(each) if isinstance(each, LoDTensorArray) else each for each in holders]

@@ -19,6 +19,7 @@ from jaxlib.xla_client import ArrayImpl
 from fluidjax.execution.emitting import emitting_last
 from fluidjax.execution.levels import called, compiler_options
 from lowering.engine.host_arrays import used_in_place
+from lowering.values import LoDArray
 
 # A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.
 _LARGE = 2**20
@@ -103,7 +104,7 @@ class Executable:
         """
         if not self.scratch:
             return given
-        return tuple([v if type(v) is ArrayImpl else jax.tree_util.tree_map(_copied, v) for v in given])
+        return tuple([v if _stays(v) else jax.tree_util.tree_map(_copied, v) for v in given])
 
     @cached_property
     def scratch(self) -> int:
@@ -146,6 +147,13 @@ class Executable:
         executable = Executable(compiled)
         executable.allocates = allocates
         return executable
+
+
+def _stays(value: Any) -> bool:
+    """Whether a value is on the device, or of small arrays alone."""
+    if type(value) is LoDArray:
+        return all(type(leaf) is np.ndarray and leaf.nbytes < _LARGE for leaf in (value.data, *value.lod))
+    return type(value) is ArrayImpl or (type(value) is np.ndarray and value.nbytes < _LARGE)
 
 
 def _copied(leaf: Any) -> Any:

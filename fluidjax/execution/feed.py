@@ -143,12 +143,13 @@ class Feeder:
         values = [self._value(name, feed[name], exact) for name in names]
         if moved:
             values = self._with_rows(names, values, moved)
-        if not self.padded or not any(type(v) in (Ragged, Dense) for v in values):
+        kinds = set(map(type, values))
+        if not self.padded or kinds.isdisjoint((Ragged, Dense)):
             return values
         if exact:
             return [_exact(v) for v in values]
-        values, sizes = self._labelled(names, values)
-        if not sizes and not any(type(v) is Ragged for v in values):
+        values, sizes = self._labelled(names, values) if Dense in kinds else (values, {})
+        if not sizes and Ragged not in kinds:
             return values
         self._run.values, self._run.visit = values, self._visit(values, sizes)
         return _in_room(values, self._run.visit.room)
@@ -323,6 +324,8 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
             begin, at = at, at + value.kinds
             value = value.value(room[begin:at])
         found.append(value)
+    if at == len(room):
+        return found
     labels = dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values())
     wide = dict(zip(labels, room[at:], strict=True))
     return [v.value(wide) if type(v) is Dense else v for v in found]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.base.flags import flag
+from fluidjax.base.flags import FLAGS
 from fluidjax.base.scope import Scope
 from fluidjax.execution.prepared import Prepared
 from lowering.errors import EnforceNotMet
@@ -31,13 +31,20 @@ class Mode:
 current = Mode()
 
 
+def again(prepared: Prepared, scope: Scope, feed: Mapping[str, Any], program: Any) -> list[Any] | None:
+    """Run a program like the last time (see ``SettledRuns.again``); None where that is impossible."""
+    if current.interpret or FLAGS["FLAGS_check_nan_inf"]:
+        return None
+    return prepared.again(scope, feed, program)
+
+
 def run(prepared: Prepared, scope: Scope, feed: Mapping[str, Any], seed: Any) -> list[Any]:
     """Run a program once, in the mode that is on: the fetched values, in order."""
     if current.interpret:
         if current.before_run is not None:
             current.before_run(prepared, scope, feed, seed)
         return prepared.interpret(scope, feed, seed, current.after_op)
-    if flag("FLAGS_check_nan_inf"):
+    if FLAGS["FLAGS_check_nan_inf"]:
         return prepared.interpret(scope, feed, seed, check_finite)
     if prepared.constant:
         return prepared.interpret(scope, feed, seed)

@@ -46,6 +46,11 @@ class Prepared:
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
         spread: how it is spread over several devices; None: it runs on one.
+
+    Attributes:
+        fed_state: fed persistable variables that the program does not write: as in Fluid, the scope holds them from
+            then on.
+        again: runs once, if that is known to be like the last time (see ``SettledRuns.again``).
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Prepared:
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations)
+        self.again = self._settled.again
         self._whole = WholeRuns(job, self._attempts, self._compilations)
         self._beside = Beside(self._attempts, self._whole, self._compilations)
         self._interpreted = InterpretedRuns(job, self._attempts, self._compilations)
@@ -73,12 +79,7 @@ class Prepared:
         state = {v.name for v in program.blocks[0].vars.values() if v.persistable} - set(self._attempts.plan.keeps)
         self._given_fetches = _not_computed(job)
         self._variables = program.blocks[0].vars
-        self._fed_state = tuple(n for n in job.feeds if n in state)
-
-    @property
-    def fed_state(self) -> tuple[str, ...]:
-        """Fed persistable variables that the program does not write: as in Fluid, the scope holds them from then on."""
-        return self._fed_state
+        self.fed_state = tuple(n for n in job.feeds if n in state)
 
     @property
     def compilations(self) -> int:

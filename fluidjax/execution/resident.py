@@ -18,6 +18,7 @@ from fluidjax.base.values import Resident
 from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.mesh import on_one_device
+from fluidjax.execution.standing import Standing
 
 
 class ResidentState:
@@ -29,6 +30,7 @@ class ResidentState:
 
     Attributes:
         buffers: how the replaced arrays are joined to buffers.
+        count: how many buffers runs replace.
         slot: (what the last run left, the buffers first; ...). A run appends to it, which replaces all buffers at once.
         kept: arrays that a run only reads.
         place: puts an array where runs take it from, by the name of its variable ('' where several share a buffer).
@@ -38,6 +40,9 @@ class ResidentState:
         compiled: what runs it again, without a look at the scope, by the form of the feeds.
         alone: whether these runs need exclusive use of the scope.
         apart: whether none of their fetches is a variable of the scope.
+        last: the step of the last run.
+        prompt: whether a step on what the last run left, and on feeds that stand, is done when it returns.
+        standing: where feeds of its form stand, once two runs had it; None: nowhere.
         lock: the scope's lock.
     """
 
@@ -57,7 +62,7 @@ class ResidentState:
         self._place, self._buffer_names = place, self.buffers.names(replaced_names)
         buffers = self.place(self.buffers.join(replaced))
         self.slot: deque[Any] = deque([(buffers,)], maxlen=1)
-        self._count = len(buffers)
+        self.count = len(buffers)
         self._found = tuple(kept)
         self.kept = tuple(map(place, kept, kept_names))
         self.complete = complete
@@ -66,6 +71,9 @@ class ResidentState:
         self.compiled: dict[Hashable, Compiled] = {}
         self.alone = True
         self.apart = False
+        self.prompt = False
+        self.last: Compiled | None = None
+        self.standing: Standing | None = None
         self._valid = False
         self._scope: Callable[[], Scope | None] = lambda: None
         self._edition = 0
@@ -78,11 +86,12 @@ class ResidentState:
     @property
     def replaced(self) -> tuple[Any, ...]:
         """The buffers that a run takes and leaves changed."""
-        return self.slot[0][0][: self._count]
+        return self.slot[0][0][: self.count]
 
     @replaced.setter
     def replaced(self, buffers: tuple[Any, ...]) -> None:
         self.slot.append((buffers,))
+        self.prompt = False
 
     def attached_to(self, scope: Scope, names: Iterable[str]) -> None:
         """Tensors of ``scope``, replaced ones first, refer to the arrays here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -16,9 +16,17 @@ def zeros(dims: Sequence[int], dtype: Any) -> np.ndarray:
 
     Optimizers start with two or three zero arrays per parameter, more than the parameters that a startup program draws.
     """
-    dtype = np.dtype(dtype)
+    return _aligned(np.zeros, dims, np.dtype(dtype))
+
+
+def empty(dims: Sequence[int], dtype: Any) -> np.ndarray:
+    """An array whose elements are not set."""
+    return _aligned(np.empty, dims, np.dtype(dtype))
+
+
+def _aligned(made: Callable[..., np.ndarray], dims: Sequence[int], dtype: np.dtype) -> np.ndarray:
     size = prod(dims) * dtype.itemsize
-    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    memory = made(size + _ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size].view(dtype).reshape(dims)
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jax import lax
-
 Pair = tuple[Any, Any]
 
 
@@ -49,14 +47,8 @@ def contractions() -> Mapping[str, Contraction]:
     return _FOUND
 
 
-# XLA:CPU multiplies by a transposed copy of X in 0.6 to 0.95 of the time, if the product has this many elements.
-_WORTH_A_COPY = 1 << 18
-
-
-def over_rows(x: Any, y: Any, platform: str) -> Any:
+def over_rows(x: Any, y: Any) -> Any:
     """X^T Y of two matrices with as many rows."""
     if y.shape[1] == 1:
         return (y.T @ x).T  # XLA:CPU would transpose all of X for one column, and take three times as long
-    if platform == "cpu" and x.shape[1] * y.shape[1] >= _WORTH_A_COPY:
-        return lax.optimization_barrier(x.T) @ y
     return x.T @ y

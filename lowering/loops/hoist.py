@@ -100,14 +100,14 @@ class Hoist:
             one.operands = (operands[0], operands[1])
         return kept
 
-    def results(self, kept: Mapping[str, Any], steps: Any, env: Mapping[str, Any], platform: str) -> dict[str, Any]:
+    def results(self, kept: Mapping[str, Any], steps: Any, env: Mapping[str, Any]) -> dict[str, Any]:
         """The gradients by name inside, from what was stored of all steps."""
         found = {}
         for one in self.taken:
             if one.operands is not None:
                 left, right = (_placed(o, kept) for o in one.operands)
                 like = data_of(env[one.op.inputs[one.rule.source][0]])
-                found[one.name] = contract(left, right, steps, platform).reshape(like.shape).astype(like.dtype)
+                found[one.name] = contract(left, right, steps).reshape(like.shape).astype(like.dtype)
         return found
 
 
@@ -205,7 +205,7 @@ def _pays(pair: tuple[Any, Any], stacks: Mapping[int, Stack]) -> bool:
     return bool(kept <= 2 * pair[0].shape[1] * pair[1].shape[1])
 
 
-def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
+def contract(left: Stack, right: Stack, steps: Any) -> Any:
     """The sum over the steps of left^T right.
 
     If the number of steps is traced, the rows are multiplied block by block up to it, as slices have static sizes.
@@ -213,7 +213,7 @@ def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
     count = known_int(steps)
     if count is not None:
         a, b = (jax.lax.slice_in_dim(s.buffer, s.first, s.first + count) for s in (left, right))
-        return _product(a, b, platform)
+        return _product(a, b)
     room = min(left.buffer.shape[0] - left.first, right.buffer.shape[0] - right.first)
     size = min(room, max(1, _ROWS // left.buffer.shape[1]))
     steps = jnp.asarray(steps, jnp.int32)
@@ -229,11 +229,11 @@ def contract(left: Stack, right: Stack, steps: Any, platform: str) -> Any:
             a = jnp.where(fresh, a, jnp.zeros((), a.dtype))
         if room % size or not right.ends:
             b = jnp.where(fresh, b, jnp.zeros((), b.dtype))
-        return begin + size, total + _product(a, b, platform)
+        return begin + size, total + _product(a, b)
 
     start = jnp.zeros((left.buffer.shape[2], right.buffer.shape[2]), right.buffer.dtype)
     return jax.lax.while_loop(lambda c: c[0] < steps, add, (jnp.int32(0), start))[1]
 
 
-def _product(a: Any, b: Any, platform: str) -> Any:
-    return over_rows(a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]), platform)
+def _product(a: Any, b: Any) -> Any:
+    return over_rows(a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]))

@@ -227,7 +227,7 @@ def run_recurrent_grad(ctx: Context) -> None:
     start, length = as_arrays((memory, totals)), _length(xs, ctx)
     turns = (xs, d_outs, scopes.saved if apart is None else np.arange(length))
     (memory, totals), (d_xs, products) = _scan(ctx, step, start, turns, length, not rec.reverse, wide.count)
-    totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer, ctx.runner.platform).items()}
+    totals |= {n.removesuffix(GRAD): v for n, v in hoist.results(products, length, outer).items()}
     gathered = {n: env.get(g) for n, g in params if isinstance(totals[n], TensorArray)}  # by the ops after this one
     totals |= {n: arrays.add_values(totals[n], v) for n, v in gathered.items()}
     d_xs = {n: wide.stacked(n, v, backward=True) for n, v in d_xs.items()}

@@ -266,5 +266,5 @@ def _run_lax(back: Backward, start: Env) -> Env:
     _, state, rows, flags = jax.lax.while_loop(lambda c: c[0] >= 0, body, begin)
     pass_on(runner, flags)
     buffers = {**rows, **{n: data_of(state[n].buffer) for n in back.written}}
-    products = back.hoist.results(buffers, scopes.steps, back.outside, runner.platform)
+    products = back.hoist.results(buffers, scopes.steps, back.outside)
     return {**state, **{_total(n): v for n, v in products.items()}}

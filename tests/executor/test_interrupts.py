@@ -93,7 +93,7 @@ class Steps:
 @pytest.mark.parametrize("last", [False, True])
 def test_interrupted_at_each_instruction(last):
     net = counting(last)
-    for _ in range(4):
+    for _ in range(6):
         net.run(FEED, fetch=["out"])
     dry = Steps()
     dry.run(net)

@@ -46,3 +46,26 @@ def test_a_loop_beside_an_update(bounded):
             pointers.append(scope.find_var("w").get_tensor()._value.unsafe_buffer_pointer())
     assert np.array(scope.find_var("w").get_tensor())[-1] == 3
     assert (pointers[1] == pointers[2]) == bounded
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "with a parameter"])
+def test_a_longer_loop_after_runs_that_change_nothing(beside):
+    """It writes more than the array has room for, in a run like many before it; a fetched parameter changes nothing."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        weight = layers.create_parameter([1], "float32", default_initializer=fluid.initializer.Constant(1.0))
+        count, limit = layers.fill_constant([1], "int64", 0), fluid.data("limit", [1], "int64")
+        array = layers.array_write(layers.fill_constant([1], "float32", 0.0), count)
+        running = layers.less_than(count, limit)
+        with layers.While(running).block():
+            value = layers.array_read(array, count)
+            layers.increment(count)
+            layers.array_write(value + weight, count, array)
+            layers.less_than(count, limit, cond=running)
+        last = layers.array_read(array, count)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for steps in [3] * 5 + [500]:
+            got = exe.run(main, feed={"limit": np.array([steps])}, fetch_list=[last, weight] if beside else [last])
+            assert got[0][0] == steps

@@ -51,15 +51,15 @@ def _(x, y, *, x_num_col_dims, y_num_col_dims):
     fitting.within("the number of dims of Y", len(y.shape), y_num_col_dims + 1)
 
 
-def _mul_grads(x, y, dout, nx, ny, platform: str):
+def _mul_grads(x, y, dout, nx, ny):
     xm, ym = _flat2(x, nx), _flat2(y, ny)
     d = dout.reshape(xm.shape[0], ym.shape[1])
-    return (d @ ym.T).reshape(x.shape), over_rows(xm, d, platform).reshape(y.shape)
+    return (d @ ym.T).reshape(x.shape), over_rows(xm, d).reshape(y.shape)
 
 
 @mul.grad
-def _(x, y, d_out, *, x_num_col_dims, y_num_col_dims, ctx):
-    return _mul_grads(x, y, d_out, x_num_col_dims, y_num_col_dims, ctx.platform)
+def _(x, y, d_out, *, x_num_col_dims, y_num_col_dims):
+    return _mul_grads(x, y, d_out, x_num_col_dims, y_num_col_dims)
 
 
 @contraction("mul_grad", "Y@GRAD", ("X", "Out@GRAD"))
@@ -70,12 +70,12 @@ def _(x, d_out, y, attrs):
 
 
 @mul.grad_grad(out="DX DY DDOut", rows=None)
-def _(x, y, dout, ddx=None, ddy=None, *, x_num_col_dims, y_num_col_dims, ctx):
+def _(x, y, dout, ddx=None, ddy=None, *, x_num_col_dims, y_num_col_dims):
     ddx = jnp.zeros_like(x) if ddx is None else ddx
     ddy = jnp.zeros_like(y) if ddy is None else ddy
     nx, ny = x_num_col_dims, y_num_col_dims
-    dx, _ = _mul_grads(x, ddy, dout, nx, ny, ctx.platform)
-    _, dy = _mul_grads(ddx, y, dout, nx, ny, ctx.platform)
+    dx, _ = _mul_grads(x, ddy, dout, nx, ny)
+    _, dy = _mul_grads(ddx, y, dout, nx, ny)
     ddout = _flat2(ddx, nx) @ _flat2(y, ny) + _flat2(x, nx) @ _flat2(ddy, ny)
     return dx, dy, ddout.reshape(dout.shape)
 
