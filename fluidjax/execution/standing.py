@@ -15,6 +15,7 @@ import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.kept_parts import taken
 from fluidjax.execution.seeds import next_seed
 from lowering.engine.host_arrays import empty
 
@@ -50,7 +51,7 @@ class Standing:
         self, compiled: Compiled, kept: Sequence[Any], feeds: Sequence[Fed], arrays: Sequence[Any], seed: Sequence[Any]
     ):
         self.compiled = compiled
-        self.given = (*kept, *arrays, *compiled.numbers)
+        self.given = (*kept, *arrays, *compiled.numbers, *taken(compiled.parts, kept))
         self._seed, self.key = seed
         self.values = [*kept, *(fed.memory for fed in feeds)]
         self.looks = compiled.checks is not None or bool(compiled.executable.scratch)

@@ -157,3 +157,23 @@ def test_steps_that_xla_computes_later_have_their_own_feeds(ahead: dict[str, str
     done = subprocess.run([sys.executable, "-c", OVERTAKING], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == sum(range(40))
+
+
+def test_steps_that_take_parts_of_what_they_only_read(rng: np.random.Generator) -> None:
+    net, whole = Net(), rng.standard_normal((128, 64)).astype(np.float32)
+    net.data("x", [-1, 64])
+    net.parameter("total", np.zeros((2, 64), np.float32))
+    net.parameter("frozen", whole)
+    net.op("slice", {"Input": ["frozen"]}, "half", axes=[0], starts=[64], ends=[128])
+    net.op("matmul", {"X": ["x"], "Y": ["half"]}, "product")
+    net.op("elementwise_add", {"X": ["total"], "Y": ["product"]}, "total")
+    x, total = rng.standard_normal((2, 64)).astype(np.float32), np.zeros((2, 64), np.float32)
+    for run in range(2 * RUNS):
+        if run == RUNS:
+            whole = whole + 1
+            net.set("frozen", whole)
+        (found,) = net.run({"x": x}, ["product"])
+        np.testing.assert_allclose(found, x @ whole[64:], rtol=1e-4, atol=1e-4)
+        total += found
+    assert standing(net).compiled.parts and standing(net).ran  # type: ignore[attr-defined]
+    np.testing.assert_allclose(net.get("total"), total, rtol=1e-5)
