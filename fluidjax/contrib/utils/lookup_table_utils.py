@@ -243,5 +243,5 @@ def get_inference_model(
         ValueError: a variable to be fed is not read by what the targets depend on.
     """
     program = inference.without_feeds_and_fetches(main_program.clone())
-    pruned = program._prune(targets=list(target_vars))._inference_optimize(prune_read_op=True)
+    pruned = program._prune_with_input([], list(target_vars))._inference_optimize(prune_read_op=True)
     return inference.with_feeds_and_fetches(pruned, feeded_var_names, [var.name for var in target_vars])
