@@ -132,10 +132,7 @@ def with_identity(program: Program, targets: Sequence[Variable]) -> tuple[Progra
 
 def deployable(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:
     """The part of a program that computes the fetches from the feeds, with feed and fetch ops around it."""
-    block = program.global_block()
-    for index in reversed(range(len(block.ops))):
-        if block.ops[index].type in ("feed", "fetch"):
-            block._remove_op(index)
+    block = without_feeds_and_fetches(program).global_block()
     for name in feed_names:
         if not block.has_var(name):
             close = near(name, block.vars)
@@ -149,6 +146,15 @@ def deployable(program: Program, feed_names: Sequence[str], fetch_names: Sequenc
             )
     program = program._prune_with_input(list(feed_names), list(fetch_names))
     return with_feeds_and_fetches(program._inference_optimize(prune_read_op=True), feed_names, fetch_names)
+
+
+def without_feeds_and_fetches(program: Program) -> Program:
+    """The same program, with its feed and fetch ops removed."""
+    block = program.global_block()
+    for index in reversed(range(len(block.ops))):
+        if block.ops[index].type in ("feed", "fetch"):
+            block._remove_op(index)
+    return program
 
 
 def with_feeds_and_fetches(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:

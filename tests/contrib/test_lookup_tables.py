@@ -11,6 +11,7 @@ from fluidjax.contrib import (
     load_persistables_for_increment,
     load_persistables_for_inference,
 )
+from fluidjax.contrib.utils import lookup_table_utils
 from fluidjax.files.errors import FileFormatError, MismatchError
 from fluidjax.files.tensor import DenseValue, RowsValue, encode
 
@@ -162,3 +163,33 @@ def test_tables_that_do_not_fit(saved):
         with pytest.raises(MismatchError, match="shape of 'table'"):
             load_persistables_for_inference(str(folder), None, main, "table")
         assert fluid.global_scope().find_var("weight") is None
+
+
+def test_the_part_for_inference(rng):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids, label = fluid.data("ids", [None, 1], "int64"), fluid.data("label", [None, 1])
+        score = fluid.layers.fc(fluid.embedding(ids, [5, 3], is_sparse=True), 1)
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(score, label))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    model = lookup_table_utils.get_inference_model(main, ["ids"], [score])
+    types = [op.type for op in model.global_block().ops]
+    assert types == ["feed", "lookup_table_v2", "mul", "elementwise_add", "fetch"]
+    assert main.global_block().ops[-1].type == "sgd"
+    with fluid.scope_guard(fluid.Scope()):
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        fed = {"ids": rng.integers(0, 5, (4, 1)), "label": np.zeros((4, 1), "float32")}
+        (alone,) = exe.run(model, feed={"ids": fed["ids"]}, fetch_list=[score])
+        (trained,) = exe.run(main, feed=fed, fetch_list=[score])
+    np.testing.assert_array_equal(alone, trained)
+
+
+def test_a_feed_that_the_targets_do_not_depend_on():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 2])
+        out = fluid.layers.scale(x, 2.0)
+        fluid.layers.scale(y, 2.0)
+    with pytest.raises(ValueError, match="var y not in this block"):
+        lookup_table_utils.get_inference_model(main, ["y"], [out])

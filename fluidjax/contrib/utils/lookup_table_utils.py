@@ -227,3 +227,21 @@ def _check_program(program: Any) -> None:
         raise ValueError(
             explain("program is no program", "a fluid.Program", f"a {type(program).__name__}", "pass the program")
         )
+
+
+def get_inference_model(
+    main_program: Program, feeded_var_names: Sequence[str], target_vars: Sequence[Variable]
+) -> Program:
+    """A program for inference with a distributed lookup table: what the targets depend on, between feed and fetch ops.
+
+    Args:
+        main_program: remains unchanged.
+        feeded_var_names: names of the variables to be fed.
+        target_vars: the variables to be computed.
+
+    Raises:
+        ValueError: a variable to be fed is not read by what the targets depend on.
+    """
+    program = inference.without_feeds_and_fetches(main_program.clone())
+    pruned = program._prune_with_input([], list(target_vars))._inference_optimize(prune_read_op=True)
+    return inference.with_feeds_and_fetches(pruned, feeded_var_names, [var.name for var in target_vars])
