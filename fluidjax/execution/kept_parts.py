@@ -26,7 +26,7 @@ _LEAST = 1 << 14
 # Operations that need what they read in memory; all others are computed while they read a part where it stands.
 _READERS = frozenset({"while", "scan", "cond", "dot_general"})
 
-Change = tuple[str, Hashable]
+Change = tuple[str, Any]
 
 
 class Part(NamedTuple):
@@ -120,7 +120,7 @@ class _Taken:
     def __init__(self) -> None:
         self._parts: dict[int, tuple[weakref.ref[Any], dict[Hashable, Any]]] = {}
 
-    def of(self, array: Any, changes: Sequence[Change]) -> Any:
+    def of(self, array: Any, changes: tuple[Change, ...]) -> Any:
         """A part of ``array``, the same one as long as that lives."""
         known = self._parts.get(id(array))
         if known is None or known[0]() is not array:
@@ -142,5 +142,5 @@ _taken = _Taken()
 def _cut(array: np.ndarray, changes: Sequence[Change]) -> np.ndarray:
     """A copy of the part: the array's own memory may come to be overwritten."""
     for name, what in changes:
-        array = array[tuple(map(slice, *what))] if name == "slice" else array.reshape(what)  # type: ignore[arg-type]
+        array = array[tuple(map(slice, *what))] if name == "slice" else array.reshape(what)
     return np.array(array, order="C")
