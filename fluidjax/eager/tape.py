@@ -54,6 +54,9 @@ class Node:
         """Whether a backward pass read zeros for the gradient of output `k` if there was none."""
         return False
 
+    def touched(self, k: int) -> None:
+        """The variable of output `k` is about to get another value, or to be stopped, or the contrary."""
+
     def edges(self) -> list[tuple[Any, Place]]:
         """(variable, its place) for everything that gradients of this node may flow to."""
         return [(v, p) for v, p in zip(self.inputs, self.parents, strict=True) if p is not UNWANTED]

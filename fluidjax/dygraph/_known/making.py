@@ -77,8 +77,8 @@ class Making:
         shown = [(self._result(var), self._spot(var._place)) for var in outputs]
         shown += [(self._changed(var), self._spot(var._place)) for var in changed]
         consumed = {ref for each in inner for ref in each.inputs if ref >= 0}
-        if consumed & {k for k, _ in shown}:
-            raise Unrepeatable  # what the caller does with the variable would change the tape
+        if consumed & {k for k, _ in shown[len(outputs) :]}:
+            raise Unrepeatable  # whatever sets the statistics later would change what the tape holds
         reads = [v.index if self._was_there(v) else v.spec for v in self._values]
         flows = [var._stop_gradient is False for var in self.read]
         results = [self._described(result) for result in self._made]

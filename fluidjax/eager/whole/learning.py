@@ -53,8 +53,9 @@ def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> boo
     if recorder.blocks.whole(point, tuple(looked), keeps=bool(looked)) is None:
         return False
     step, making = call.step, _Making(point, call, passed, replay, update, count)
-    if step is None or step.parts != making.parts or not step.shows(looked.keys()):
-        made = making.step(looked)
+    wanted = step.wanted if step is not None and step.parts == making.parts else frozenset()
+    if step is None or step.parts != making.parts or not step.shows(looked.keys()) or not step.gives():
+        made = making.step(looked, wanted)
         if made is None:
             return False
         if _is_news(call, looked):
@@ -109,8 +110,8 @@ class _Making:
         self._updated = [*replay.written, *self._changed]
         self._numbers = {id(var): n for n, var in enumerate(self._updated)}
 
-    def step(self, looked: Mapping[int, int]) -> Step | None:
-        """The step; None while no block gives what is looked at. Raises Other."""
+    def step(self, looked: Mapping[int, int], wanted: frozenset[int]) -> Step | None:
+        """The step; None while no block gives what is looked at or wanted. Raises Other."""
         call, passed, body = self._call, self._passed, self._call.body
         if len(self._numbers) < len(self._updated) or not all([r.__class__ is Spec for r in body.reads]):
             raise Other
@@ -125,6 +126,9 @@ class _Making:
         cleared = _are_cleared(list(gradients))
         own = self._own()
         alive = [code for _, code in own] + ([] if cleared else [*gradients.values()])
+        alive += wanted.difference(alive)
+        if wanted and recorder.blocks.whole(self._point, tuple(alive)) is None:
+            return None
         frame, ahead = self._frame(own, alive), None
         if looked:
             if self._bytes() > _LARGE or {*looked.values()} != {self._call.body.stretch.ops + len(self._between)}:
@@ -140,7 +144,7 @@ class _Making:
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
             call=call, replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
-            ops=later.ops, between=later.between, zeros=later.zeros(),
+            ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted,
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip
 

@@ -174,7 +174,9 @@ class Promise:
 
     def is_unread(self, code: int) -> bool:
         """Whether no op has read an output, and no pass has begun."""
-        return self.came == CALL and not any(code in op.refs for op in self.step.ops[: len(self.taken)])
+        if self.came != CALL or code in self.step.body.codes_consumed:
+            return False
+        return not any(code in op.refs for op in self.step.ops[: len(self.taken)])
 
     def backward(self, root: Any, retain: bool) -> bool:
         """Whether a backward pass is the known one, which has come with this."""
@@ -302,10 +304,10 @@ class Promise:
     def _can_give(self) -> bool:
         """Whether the block returns all that is still wanted."""
         places = self._frame().places
-        for reference, code in self.outputs:
-            if code not in places and reference() is not None:
-                return False
-        return True
+        lacking = [code for reference, code in self.outputs if code not in places and reference() is not None]
+        if lacking:
+            self.step.wanted |= {*lacking}
+        return not lacking
 
     def _frame(self) -> Frame:
         return self.step.frame if self.ahead is None else self.ahead.frame
