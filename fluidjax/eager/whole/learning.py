@@ -53,9 +53,11 @@ def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> boo
     if recorder.blocks.whole(point, tuple(looked), keeps=bool(looked)) is None:
         return False
     step, making = call.step, _Making(point, call, passed, replay, update, count)
-    wanted = step.wanted if step is not None and step.parts == making.parts else frozenset()
-    if step is None or step.parts != making.parts or not step.shows(looked.keys()) or not step.gives():
-        made = making.step(looked, wanted)
+    fits = step is not None and step.parts == making.parts and step.shows(looked.keys())
+    if step is None or not fits or not step.gives():
+        made = making.step(looked or step.looked, step.wanted) if step is not None and fits else making.step(looked)
+        if made is None and step is not None and fits:  # no block gives all that is wanted, yet
+            made = step
         if made is None:
             return False
         if _is_news(call, looked):
@@ -110,7 +112,7 @@ class _Making:
         self._updated = [*replay.written, *self._changed]
         self._numbers = {id(var): n for n, var in enumerate(self._updated)}
 
-    def step(self, looked: Mapping[int, int], wanted: frozenset[int]) -> Step | None:
+    def step(self, looked: Mapping[int, int], wanted: frozenset[int] = frozenset()) -> Step | None:
         """The step; None while no block gives what is looked at or wanted. Raises Other."""
         call, passed, body = self._call, self._passed, self._call.body
         if len(self._numbers) < len(self._updated) or not all([r.__class__ is Spec for r in body.reads]):
@@ -144,7 +146,7 @@ class _Making:
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
             call=call, replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
-            ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted,
+            ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted, looked=looked,
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip
 

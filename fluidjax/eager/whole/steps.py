@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +87,7 @@ class Step:
         in_vain: whether it was not so often that it is not done again.
         parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
         wanted: the outputs that were still held when all had come.
+        looked: those that had been looked at when it was made, and after how many ops (see ``looks``).
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -110,6 +111,7 @@ class Step:
         self.ran_ahead = self.missed = 0
         self.in_vain = False
         self.wanted: frozenset[int] = parts["wanted"]
+        self.looked: Mapping[int, int] = parts["looked"]
         self.ids = [*map(id, self.gradients)]
         self.all_ids = {*self.ids}
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
