@@ -145,15 +145,51 @@ class Known(NamedTuple):
             var._set_gradient(made[code] if source is None else value_at(source, reads))
 
 
+class Passes:
+    """The passes that are known from one point, the last one that came first.
+
+    Attributes:
+        observed, repeated: how many were, of all that came here.
+    """
+
+    __slots__ = ("_known", "observed", "repeated")
+
+    def __init__(self) -> None:
+        self._known: list[Known] = []
+        self.observed = self.repeated = 0
+
+    def run(self, recorder: Recorder, root: Any, retain: bool) -> bool:
+        """Repeat one of them; False, without effect, if none fits."""
+        known = self._known
+        for k, each in enumerate(known):
+            if each.run(recorder, root, retain):
+                if k:
+                    known.insert(0, known.pop(k))
+                self.repeated += 1
+                return True
+        return False
+
+    def observe(self) -> bool:
+        """Whether a pass that is not known is to be observed: where few of them recur, no more is."""
+        if self.observed >= _PASSES and self.observed * _WORTH > self.repeated:
+            return False
+        self.observed += 1
+        return True
+
+    def add(self, known: Known) -> None:
+        """One more is known; the one that did not come for longest is forgotten if there are too many."""
+        self._known.insert(0, known)
+        del self._known[_PASSES:]
+
+
+_PASSES = 32  # passes known for one point; many begin at the start of a batch
+_WORTH = 2  # of all that are observed there, each must have recurred so often on the average, for more to be
+
+
 def repeated(recorder: Recorder, root: Any, retain: bool) -> bool:
-    """Repeat a pass known from here; False, without effect, if there is none. The last one is tried first."""
-    passes = recorder.point.passes or []
-    for k, known in enumerate(passes):
-        if known.run(recorder, root, retain):
-            if k:
-                passes.insert(0, passes.pop(k))
-            return True
-    return False
+    """Repeat a pass known from here; False, without effect, if there is none."""
+    passes = recorder.point.passes
+    return passes is not None and passes.run(recorder, root, retain)
 
 
 def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:

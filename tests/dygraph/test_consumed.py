@@ -44,7 +44,7 @@ class Scored(dg.Layer):
         return out, layers.mean(layers.square(out)), layers.softmax(out)
 
 
-Use = Callable[[Any, Any, Any, Any], list[Any]]
+Use = Callable[[Any, list[Any]], list[Any]]
 USES: list[Use] = []
 
 
@@ -53,21 +53,31 @@ def use(function: Use) -> Use:
     return function
 
 
+def taken(given: list[Any]) -> tuple[Any, ...]:
+    """What the net gave, which nobody else holds from now on."""
+    found = tuple(given)
+    given.clear()
+    return found
+
+
 @use
-def gradients_of_all(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def gradients_of_all(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     loss.backward()
     return [out.gradient(), loss.gradient(), shares.gradient(), x.gradient()]
 
 
 @use
-def scores_set(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def scores_set(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     out.set_value(np.full(out.shape, 0.25, "float32"))
     loss.backward()
     return [out.gradient(), out.numpy(), x.gradient()]
 
 
 @use
-def scores_set_and_dropped(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def scores_set_and_dropped(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     values = np.full(out.shape, 0.25, "float32")
     out.set_value(values)
     held = weakref.ref(out)
@@ -77,21 +87,24 @@ def scores_set_and_dropped(x: Any, out: Any, loss: Any, shares: Any) -> list[Any
 
 
 @use
-def scores_assigned(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def scores_assigned(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     layers.assign(layers.concat([x, x], 1), out)
     (loss + layers.mean(out)).backward()
     return [out.gradient(), x.gradient()]
 
 
 @use
-def scores_stopped(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def scores_stopped(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     out.stop_gradient = True
     loss.backward()
     return [out.gradient(), x.gradient()]
 
 
 @use
-def scores_stopped_and_dropped(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def scores_stopped_and_dropped(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     out.stop_gradient = True
     del out
     loss.backward()
@@ -99,7 +112,8 @@ def scores_stopped_and_dropped(x: Any, out: Any, loss: Any, shares: Any) -> list
 
 
 @use
-def gradient_stopped_between_passes(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def gradient_stopped_between_passes(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     loss.backward(retain_graph=True)
     out._grad_ivar().stop_gradient = True
     out.clear_gradient()
@@ -108,7 +122,8 @@ def gradient_stopped_between_passes(x: Any, out: Any, loss: Any, shares: Any) ->
 
 
 @use
-def gradient_stopped_between_passes_and_dropped(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def gradient_stopped_between_passes_and_dropped(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     loss.backward(retain_graph=True)
     out._grad_ivar().stop_gradient = True
     del out
@@ -117,14 +132,16 @@ def gradient_stopped_between_passes_and_dropped(x: Any, out: Any, loss: Any, sha
 
 
 @use
-def more_is_computed_from_the_scores(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def more_is_computed_from_the_scores(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     more = layers.reduce_sum(out * 0.5)
     (loss + more).backward()
     return [out.gradient(), more.gradient(), x.gradient()]
 
 
 @use
-def backward_from_the_scores(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def backward_from_the_scores(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     layers.mean(out).backward(retain_graph=True)
     first = x.gradient(), out.gradient()
     loss.backward()
@@ -132,30 +149,51 @@ def backward_from_the_scores(x: Any, out: Any, loss: Any, shares: Any) -> list[A
 
 
 @use
-def backward_of_the_scores_themselves(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def backward_of_the_scores_themselves(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     out.backward()
     return [x.gradient(), out.gradient(), _refused(loss.backward), x.gradient()]
 
 
 @use
-def the_other_result_after_a_pass(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def the_other_result_after_a_pass(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     loss.backward()
     return [x.gradient(), _refused(shares.backward), x.gradient(), out.gradient()]
 
 
 @use
-def what_a_pass_has_not_visited(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def the_other_result_after_a_retained_pass(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
+    loss.backward(retain_graph=True)
+    shares.backward()
+    return [x.gradient(), out.gradient()]
+
+
+@use
+def passes_in_a_row(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, _ = taken(given)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return [x.gradient(), out.gradient()]
+
+
+@use
+def what_a_pass_has_not_visited(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     loss.backward()
     return [dg.grad(shares, [out], grad_outputs=out.detach())[0].numpy(), x.gradient()]
 
 
 @use
-def gradients_between_results(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def gradients_between_results(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     return [g.numpy() for g in dg.grad([loss, shares], [out], grad_outputs=[None, out.detach()])]
 
 
 @use
-def second_derivatives(x: Any, out: Any, loss: Any, shares: Any) -> list[Any]:
+def second_derivatives(x: Any, given: list[Any]) -> list[Any]:
+    out, loss, shares = taken(given)
     (first,) = dg.grad(loss, [out], create_graph=True)
     layers.reduce_sum(first * first).backward()
     return [first.numpy(), x.gradient()]
@@ -182,7 +220,7 @@ def steps(does: Use, count: int = 14) -> list[Any]:
     for k in range(count):
         x = batch(k)
         x.stop_gradient = False
-        found += [None if each is None else np.asarray(each).tolist() for each in does(x, *net(x))]
+        found += [None if each is None else np.asarray(each).tolist() for each in does(x, list(net(x)))]
         found += [p.gradient() for p in net.parameters()]
         for p in net.parameters():
             p._grad = None
@@ -219,7 +257,9 @@ def test_uses_alternate(repeated: list[int]) -> None:
         for k in range(5 * len(USES)):
             x = batch(k % 3)
             x.stop_gradient = False
-            found += [None if each is None else np.asarray(each).tolist() for each in USES[k % len(USES)](x, *net(x))]
+            found += [
+                None if each is None else np.asarray(each).tolist() for each in USES[k % len(USES)](x, list(net(x)))
+            ]
             for p in net.parameters():
                 p._grad = None
         return found

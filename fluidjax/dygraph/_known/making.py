@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax import unique_name
-from fluidjax.eager.bodies import OUTSIDE, Body, Inner, Result
+from fluidjax.eager.bodies import Body
+from fluidjax.eager.inner import OUTSIDE, Inner, Result
 from fluidjax.eager.numbers import Affine
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.stretches import Stretch, source_of
