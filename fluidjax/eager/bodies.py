@@ -221,7 +221,8 @@ class CallNode(Node):
             self.freed, self.inputs, self.parents, self.held = True, (), (), []  # calling ``free`` takes longer
             return
         self.gone, left = gone, self.plan.left(gone)
-        self.held = [value if k in left else None for k, value in enumerate(self.held)]
+        held: Any = [value if k in left else None for k, value in enumerate(self.held)]
+        self.held = held
 
     def took_zeros(self, k: int) -> bool:
         """See Node."""
@@ -285,7 +286,8 @@ class CallNode(Node):
             if var is not None and var._place is not None and var._place[0] is self:
                 var._place = self.places[k]
         self.held, self.inputs, self.parents = [], (), ()
-        for n in self.passed or ():  # type: ignore[attr-defined]
+        passed: Any = self.passed
+        for n in passed or ():
             nodes[n].passed = True
         for n in self.gone:
             nodes[n].free()

@@ -55,9 +55,7 @@ def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> boo
     step, making = call.step, _Making(point, call, passed, replay, update, count)
     fits = step is not None and step.parts == making.parts and step.shows(looked.keys())
     if step is None or not fits or not step.gives():
-        made = making.step(looked or step.looked, step.wanted) if step is not None and fits else making.step(looked)
-        if made is None and step is not None and fits:  # no block gives all that is wanted, yet
-            made = step
+        made = making.step(looked) if step is None or not fits else making.anew(step, looked)
         if made is None:
             return False
         if _is_news(call, looked):
@@ -149,6 +147,14 @@ class _Making:
             ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted, looked=looked,
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip
+
+    def anew(self, step: Step, looked: Mapping[int, int]) -> Step:
+        """A known step with what is wanted of it; the step itself while no block gives that. Raises Other."""
+        made = self.step({} if step.in_vain else {**step.looked, **looked}, step.wanted)
+        if made is None:
+            return step
+        made.in_vain, made.ran_ahead, made.missed = step.in_vain, step.ran_ahead, step.missed
+        return made
 
     def _frame(self, own: Sequence[tuple[int, int]], alive: Sequence[int], *, keeps: bool = False) -> Frame:
         block = recorder.blocks.whole(self._point, tuple(alive), keeps=keeps)
