@@ -9,61 +9,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fluidjax.eager.demands import is_below
-from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.inner import OUTSIDE, Inner, Ref, Result
 from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.stretches import Stretch
 from fluidjax.eager.tape import UNWANTED, Node, OpNode
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 
-OUTSIDE: Any = object()  # in place of a parent: the place of the variable that the call was given
-Ref = int  # a variable: the number of a result of the call, or ~k for variable k that it reads
-
-
-class Inner(NamedTuple):
-    """What the tape holds of one op of a body.
-
-    Attributes:
-        inputs: its input variables.
-        parents: for each (number of an op with a gradient, its output), OUTSIDE, None or UNWANTED.
-        saved: outputs that the gradient reads, and which result each is.
-    """
-
-    kernel: Kernel
-    inputs: tuple[Ref, ...]
-    parents: tuple[Any, ...]
-    specs: Any
-    plan: Any
-    saved: tuple[tuple[int, int], ...]
-
-
-class Result(NamedTuple):
-    """A variable computed by a body, which its tape or its caller holds.
-
-    Attributes:
-        code: the number of the output.
-        number: of its name, counted from where the call began.
-        generated: whether it is called ``generated_var_N``.
-        direct: whether the tracer numbers it.
-        stop_gradient: of the variable.
-    """
-
-    code: int
-    spec: Spec
-    number: int
-    direct: bool
-    stop_gradient: bool | None
-    generated: bool = False
-
-    def name(self, bases: tuple[int, int]) -> int:
-        """Of the variable, where ``bases`` are the next numbers (see ``VarBase.name``)."""
-        number = bases[0 if self.direct else 1] + self.number
-        return ~number if self.generated else number
+_NONE: frozenset[int] = frozenset()
 
 
 class Body:
@@ -80,6 +38,9 @@ class Body:
         nodes: its ops with gradients.
         outputs: for each output the number of its result, and its place: (number of the op, its output), or None.
         changed: the variables read whose values it replaces; the last outputs are what they hold afterwards.
+        consumed: the outputs that its ops with gradients read: their inputs are the caller's variables.
+        codes_consumed: the numbers of these.
+        through: those of them that gradients flow through.
     """
 
     def __init__(
@@ -107,6 +68,20 @@ class Body:
         self._shown_values = list(codes.items()) if self._twins else [self.values[k] for k in self._shown]
         self.specs = tuple([results[k].spec for k, _ in outputs])
         self.output_of = {result: k for k, (result, _) in enumerate(outputs)}
+        inputs = [(ref, p) for n in nodes for ref, p in zip(n.inputs, n.parents, strict=True) if ref in self.output_of]
+        self.consumed = frozenset([self.output_of[ref] for ref, _ in inputs])
+        self.codes_consumed = frozenset([results[ref].code for ref, _ in inputs])
+        self.through = frozenset([self.output_of[ref] for ref, parent in inputs if parent is not UNWANTED])
+        self._left: dict[frozenset[int], frozenset[int]] = {}
+
+    def left(self, gone: frozenset[int]) -> frozenset[int]:
+        """The results that the gradients of its ops other than these read."""
+        found = self._left.get(gone)
+        if found is None:
+            rest = [node for n, node in enumerate(self.nodes) if n not in gone]
+            read = [ref for node in rest for ref in (*node.inputs, *[k for _, k in node.saved]) if ref >= 0]
+            found = self._left[gone] = frozenset(read)
+        return found
 
     def fits(self, recorder: Recorder, variables: Sequence[Any], values: Sequence[Value]) -> bool:
         """Whether the values of the variables are such as those read before."""
@@ -191,10 +166,11 @@ class CallNode(Node):
         held: the values of the results. While the batch is pending, None for those that nobody has asked for.
         outputs: weak references to the variables that the call returned.
         passed: the numbers of the ops that a known pass visited; False before one.
+        gone: those that are freed, while others are not.
         places: of the outputs, once the ops have nodes of their own.
     """
 
-    __slots__ = ("__weakref__", "bases", "held", "outputs", "places", "plan", "serial")
+    __slots__ = ("__weakref__", "bases", "gone", "held", "outputs", "places", "plan", "serial")
 
     def __init__(
         self, body: Body, variables: Sequence[Any], held: list[Value], outputs: Sequence[Any], bases: tuple[int, int]
@@ -204,6 +180,7 @@ class CallNode(Node):
         self.plan, self.held, self.bases, self.serial = body, held, bases, recorder.serial
         self.outputs = [weakref.ref(var) for var in outputs]
         self.places: list[Any] | None = None
+        self.gone: frozenset[int] = _NONE
 
     def at(self, k: int) -> tuple[Node, int]:
         """See Node; the ops get nodes of their own."""
@@ -217,6 +194,35 @@ class CallNode(Node):
         """See Node."""
         super().free()
         self.held = []
+
+    def touched(self, k: int) -> None:
+        """See Node; an op that has read the variable gets a node of its own, which refers to it."""
+        if k in self.plan.consumed and not self.freed and self.places is None:
+            self._expand()
+
+    def can_pass(self, inner: frozenset[int]) -> bool:
+        """Whether a known pass over these ops finds them, and the outputs that they read, as they were."""
+        if not self.gone.isdisjoint(inner):
+            return False
+        if not self.plan.through:
+            return True
+        # What a pass left in a variable that is gone may have been stopped: the op's own node would know.
+        there = [reference() for reference in map(self.outputs.__getitem__, self.plan.through)]
+        return not self.passed and not any([var is not None and var._keeps_gradient() for var in there])
+
+    def pass_over(self, inner: frozenset[int], retain: bool) -> None:
+        """A known pass visited these ops, which are freed unless they are retained."""
+        passed: Any = self.passed
+        self.passed = inner | passed if passed else inner  # type: ignore[assignment]
+        if retain:
+            return
+        gone = inner | self.gone
+        if len(gone) == len(self.plan.nodes):
+            self.freed, self.inputs, self.parents, self.held = True, (), (), []  # calling ``free`` takes longer
+            return
+        self.gone, left = gone, self.plan.left(gone)
+        held: Any = [value if k in left else None for k, value in enumerate(self.held)]
+        self.held = held
 
     def took_zeros(self, k: int) -> bool:
         """See Node."""
@@ -244,8 +250,10 @@ class CallNode(Node):
         return self.held[k]
 
     def hold(self) -> None:
-        """Make the values that nobody has asked for."""
+        """Make the values that nobody has asked for, and gradients may read."""
         missing = [k for k, value in enumerate(self.held) if value is None]  # of one that is freed or expanded, none
+        if self.gone:
+            missing = [k for k in missing if k in self.plan.left(self.gone)]
         for k, value in zip(missing, recorder.outputs_of([self.plan.values[k] for k in missing]), strict=True):
             self.held[k] = value
 
@@ -253,10 +261,12 @@ class CallNode(Node):
         self.hold()
         body, held, outputs = self.plan, self.held, [reference() for reference in self.outputs]
         made: list[Any] = []
+        fresh = set()
         for k, result in enumerate(body.results):
             at = body.output_of.get(k)
             var = None if at is None else outputs[at]
             if var is None:
+                fresh.add(k)
                 var = VarBase._of(result.name(self.bases), held[k], result.stop_gradient)
             made.append(var)
         nodes: list[InnerNode] = []
@@ -268,7 +278,7 @@ class CallNode(Node):
             node.call, node.number = self, n
             node.saved = {k: (weakref.ref(made[ref]), held[ref]) for k, ref in inner.saved} or None
             for k, parent in enumerate(inner.parents):
-                if parent.__class__ is tuple:
+                if parent.__class__ is tuple and inner.inputs[k] in fresh:  # the caller's may be elsewhere by now
                     made[inner.inputs[k]]._place = nodes[parent[0]], parent[1]
             nodes.append(node)
         self.places = [None if place is None else (nodes[place[0]], place[1]) for _, place in body.outputs]
@@ -276,6 +286,11 @@ class CallNode(Node):
             if var is not None and var._place is not None and var._place[0] is self:
                 var._place = self.places[k]
         self.held, self.inputs, self.parents = [], (), ()
+        passed: Any = self.passed
+        for n in passed or ():
+            nodes[n].passed = True
+        for n in self.gone:
+            nodes[n].free()
 
     def _parent(self, parent: Any, ref: Ref, nodes: Sequence[Node]) -> Any:
         if parent is OUTSIDE:

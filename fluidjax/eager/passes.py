@@ -43,7 +43,7 @@ class Gradient(NamedTuple):
     """A gradient computed by a pass.
 
     Attributes:
-        visit, input: the location of its variable; the root if ``visit`` is negative.
+        visit, input: the location of its variable: the root if ``visit`` is negative; ~k for output k of a call.
         code: the number of the output.
         spec: its spec.
         source: its source, if it is not an output.
@@ -76,16 +76,18 @@ class Known(NamedTuple):
         nodes = self._walk(root._place[0], reads, recorder.serial)
         if nodes is None or not self.stretch.register(recorder, reads):
             return False
-        variables = [root if at < 0 else nodes[at].inputs[i] for at, i, _, _, _ in reversed(self.gradients)]
+        variables = [
+            root if at < 0 else nodes[at].inputs[i] if i >= 0 else nodes[at].outputs[~i]()
+            for at, i, _, _, _ in reversed(self.gradients)
+        ]
         for node, visit in zip(nodes, self.visits, strict=True):
-            node.passed = visit.inner
-            if retain:
+            if node.__class__ is CallNode:
+                node.pass_over(visit.inner, retain)
                 continue
-            node.freed, node.inputs, node.parents = True, (), ()  # as ``free`` does: calling it takes longer
-            if node.__class__ is OpNode:
+            node.passed = True
+            if not retain:
+                node.freed, node.inputs, node.parents = True, (), ()  # as ``free`` does: calling it takes longer
                 node.saved = None
-            else:
-                node.held = []
         recorder.extend(self.stretch.end)
         recorder.parts.append(self)
         self._give(recorder, reads, variables)
@@ -97,13 +99,15 @@ class Known(NamedTuple):
         leaves: list[Any] = []
         last = None
         for node, visit in zip(nodes, self.visits, strict=True):  # the list grows meanwhile
-            plan, specs, edges, wanted, _, here = visit
+            plan, specs, edges, wanted, inner, here = visit
             kind = node.__class__
             if (kind is not OpNode and kind is not CallNode) or node.plan is not plan or node.specs != specs:
                 return None
             if kind is CallNode and (node.places is not None or (node.serial == serial) is not here):
                 return None
             if node.freed or (last is not None and node.order >= last):
+                return None
+            if kind is CallNode and (node.gone or plan.through) and not node.can_pass(inner):
                 return None
             last, inputs, parents = node.order, node.inputs, node.parents
             for i, at, k in edges:
@@ -134,22 +138,58 @@ class Known(NamedTuple):
         count = sys.getrefcount
         for _, _, code, spec, source in self.gradients:
             var = variables.pop()
-            if count(var) <= 2:  # referenced only here
+            if var is None or count(var) <= 2:  # referenced only here
                 continue
             if source is None and code not in made:
                 made[code] = recorder.output(code, spec)
             var._set_gradient(made[code] if source is None else value_at(source, reads))
 
 
+class Passes:
+    """The passes that are known from one point, the last one that came first.
+
+    Attributes:
+        observed, repeated: how many were, of all that came here.
+    """
+
+    __slots__ = ("_known", "observed", "repeated")
+
+    def __init__(self) -> None:
+        self._known: list[Known] = []
+        self.observed = self.repeated = 0
+
+    def run(self, recorder: Recorder, root: Any, retain: bool) -> bool:
+        """Repeat one of them; False, without effect, if none fits."""
+        known = self._known
+        for k, each in enumerate(known):
+            if each.run(recorder, root, retain):
+                if k:
+                    known.insert(0, known.pop(k))
+                self.repeated += 1
+                return True
+        return False
+
+    def observe(self) -> bool:
+        """Whether a pass that is not known is to be observed: where few of them recur, no more is."""
+        if self.observed >= _PASSES and self.observed * _WORTH > self.repeated:
+            return False
+        self.observed += 1
+        return True
+
+    def add(self, known: Known) -> None:
+        """One more is known; the one that did not come for longest is forgotten if there are too many."""
+        self._known.insert(0, known)
+        del self._known[_PASSES:]
+
+
+_PASSES = 32  # passes known for one point; many begin at the start of a batch
+_WORTH = 2  # of all that are observed there, each must have recurred so often on the average, for more to be
+
+
 def repeated(recorder: Recorder, root: Any, retain: bool) -> bool:
-    """Repeat a pass known from here; False, without effect, if there is none. The last one is tried first."""
-    passes = recorder.point.passes or []
-    for k, known in enumerate(passes):
-        if known.run(recorder, root, retain):
-            if k:
-                passes.insert(0, passes.pop(k))
-            return True
-    return False
+    """Repeat a pass known from here; False, without effect, if there is none."""
+    passes = recorder.point.passes
+    return passes is not None and passes.run(recorder, root, retain)
 
 
 def _is_leaf(leaves: list[Any], k: int, var: Any) -> bool:
@@ -260,6 +300,9 @@ class _Visited:
             for ref, var, place in zip(inner.inputs, node.inputs, node.parents, strict=True):
                 if ref < 0 and ~ref not in edges and place is not UNWANTED:
                     edges[~ref] = self._edge(n, ~ref, var, place)
+                elif ref in body.output_of and place is not UNWANTED:
+                    self.where.setdefault(key_of(var, place), (n, ~body.output_of[ref]))
+                    self.stopped = self.stopped or var._keeps_gradient()
                 elif ref >= 0 and place is not UNWANTED:
                     self.hidden.add(key_of(var, place))
             saved = dict(inner.saved)

@@ -73,7 +73,7 @@ class Point:
         self.expected: Point | None = None
         self.flows, self.plan = 0, None
         self.sizes: tuple[Any, ...] | None = None
-        self.passes: list[Any] | None = None
+        self.passes: Any = None
         self.updates: WeakKeyDictionary[Any, list[Any]] | None = None
         self.place, self.constants = (0, 0) if before is None else self._place(before)
         if kernel is not None:

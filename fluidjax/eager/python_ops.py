@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fluidjax.eager.tape import PythonNode
+from fluidjax.eager.python_node import PythonNode
 from fluidjax.eager.varbase import VarBase
 
 

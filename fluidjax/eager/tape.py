@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet, explain
@@ -53,6 +53,9 @@ class Node:
     def took_zeros(self, k: int) -> bool:
         """Whether a backward pass read zeros for the gradient of output `k` if there was none."""
         return False
+
+    def touched(self, k: int) -> None:
+        """The variable of output `k` is about to get another value, or to be stopped, or the contrary."""
 
     def edges(self) -> list[tuple[Any, Place]]:
         """(variable, its place) for everything that gradients of this node may flow to."""
@@ -173,43 +176,6 @@ class OpNode(Node):
             assert self.forward is not None
             return self.forward.inputs[k]
         return temporary[k]
-
-
-class PythonNode(Node):
-    """A node whose gradient is a Python function from the gradients of the outputs to those of the inputs.
-
-    Args:
-        inputs: variables.
-        outputs: variables; they become results of this node.
-        backward: takes a list of variables (None for an output without a gradient) and returns as many as there are
-            inputs, None for those without one.
-    """
-
-    __slots__ = ("backward",)
-
-    def __init__(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[[list[Any]], Sequence[Any]]
-    ) -> None:
-        super().__init__(tuple(inputs), places(inputs), [v._spec for v in outputs])
-        self.backward: Callable[[list[Any]], Sequence[Any]] | None = backward
-        for k, var in enumerate(outputs):
-            var._place = self, k
-            if var._stop_gradient is None:
-                var._stop_gradient = False
-
-    def free(self) -> None:
-        """See Node."""
-        super().free()
-        self.backward = None
-
-    def gradients(self, engine: Engine, grads: list[Any]) -> Iterable[tuple[Any, Place, Any]]:
-        """See Node."""
-        assert self.backward is not None
-        given = [None if g is None else engine.as_variable(g) for g in grads]
-        with engine.python():
-            results = self.backward(given)
-        each = zip(self.inputs, self.parents, results, strict=True)
-        return [(v, p, engine.as_given(g)) for v, p, g in each if p is not UNWANTED and g is not None]
 
 
 Place = tuple[Node, int] | None  # on the tape: a node and the number of its output; None for leaves

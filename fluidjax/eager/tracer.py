@@ -18,7 +18,7 @@ from fluidjax.eager.forms import expected, expected_kernel, kernel_of_form
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
-from fluidjax.eager.passes import Watched, repeated
+from fluidjax.eager.passes import Passes, Watched, repeated
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.points import bits
 from fluidjax.eager.replay import Call, Replay
@@ -339,8 +339,8 @@ class Tracer(Creating):
         point = recorder.point
         watched = None
         if point.passes is None:
-            point.passes = []  # a pass that recurs will recur again
-        elif len(point.passes) < _PASSES and root._place is not None and recorder.takes(0) and not root.stop_gradient:
+            point.passes = Passes()  # a pass that recurs will recur again
+        elif root._place is not None and recorder.takes(0) and not root.stop_gradient and point.passes.observe():
             watched = Watched(recorder, root)
         begin = fresh_zeros(root._spec) if root.stop_gradient else self.run(_ones, [root._value])[0]  # type: ignore[list-item]
         walk = Pass(Engine(self), [(root, begin)], retain=retain)
@@ -349,7 +349,7 @@ class Tracer(Creating):
         if found[key][1] is begin and is_plain(root._spec) and not root.stop_gradient:  # no block need return it
             found[key] = root, ones(root._spec)
         if watched is not None and (known := watched.known(walk.used, found)) is not None:
-            point.passes.append(known)
+            point.passes.add(known)
         for var, grad in found.values():
             var._set_gradient(grad)
         walk.end()
@@ -384,9 +384,6 @@ class Tracer(Creating):
 
     def _start(self, engine: Engine, root: VarBase, grad: VarBase | None) -> Any:
         return self.run(_ones, [root._value])[0] if grad is None else engine.as_given(grad)  # type: ignore[list-item]
-
-
-_PASSES = 32  # passes known for one point; many begin at the start of a batch
 
 
 _ones = kernel_of("fill_any_like", {"value": 1.0}, ("X",), ("Out",), backward=True)

@@ -79,7 +79,10 @@ class VarBase(Beneath, Gradients, EagerVariable):
     @_value.setter
     def _value(self, value: Value | None) -> None:
         held = self._held
-        self._held = value if held is None or held.__class__ is Value else held.becomes(value)  # type: ignore[union-attr]
+        found = value if held is None or held.__class__ is Value else held.becomes(value)  # type: ignore[union-attr]
+        if self._place is not None:
+            self._place[0].touched(self._place[1])
+        self._held = found
 
     # What it is.
 
@@ -124,6 +127,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
         held = self._held
         if held is not None and held.__class__ is not Value:  # what is known of the variable no longer holds
             held.stopping(bool(value))  # type: ignore[union-attr]
+        if self._place is not None:
+            self._place[0].touched(self._place[1])
         self._stop_gradient = bool(value)
         if self._grad is not None and self._grad.__class__ is not Value:
             self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]

@@ -552,6 +552,13 @@ def another_root(net: Any, x: Any, out: Any) -> list[Any]:
 
 
 @use
+def another_root_after_a_retained_pass(net: Any, x: Any, out: Any) -> list[Any]:
+    layers.mean(out[0]).backward(retain_graph=True)
+    layers.mean(out[1][1]).backward()
+    return [net.a.weight.gradient()]
+
+
+@use
 def partial_gradients(net: Any, x: Any, out: Any) -> list[Any]:
     found = dg.grad(layers.mean(out[0]), [x, net.a.weight], retain_graph=True)
     layers.mean(out[1][1]).backward()

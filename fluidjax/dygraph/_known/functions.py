@@ -21,7 +21,7 @@ zeros ones zeros_like ones_like fill_constant
 pool2d adaptive_pool2d
 dropout
 cross_entropy softmax_with_cross_entropy square_error_cost sigmoid_cross_entropy_with_logits smooth_l1 huber_loss
-log_loss label_smooth kldiv_loss mse_loss
+log_loss label_smooth kldiv_loss mse_loss accuracy
 equal not_equal less_than less_equal greater_than greater_equal logical_and logical_or logical_not logical_xor
 """
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax import unique_name
-from fluidjax.eager.bodies import OUTSIDE, Body, Inner, Result
+from fluidjax.eager.bodies import Body
+from fluidjax.eager.inner import OUTSIDE, Inner, Result
 from fluidjax.eager.numbers import Affine
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.stretches import Stretch, source_of
@@ -77,8 +78,8 @@ class Making:
         shown = [(self._result(var), self._spot(var._place)) for var in outputs]
         shown += [(self._changed(var), self._spot(var._place)) for var in changed]
         consumed = {ref for each in inner for ref in each.inputs if ref >= 0}
-        if consumed & {k for k, _ in shown}:
-            raise Unrepeatable  # what the caller does with the variable would change the tape
+        if consumed & {k for k, _ in shown[len(outputs) :]}:
+            raise Unrepeatable  # whatever sets the statistics later would change what the tape holds
         reads = [v.index if self._was_there(v) else v.spec for v in self._values]
         flows = [var._stop_gradient is False for var in self.read]
         results = [self._described(result) for result in self._made]

@@ -8,6 +8,7 @@ from typing import Any
 from fluidjax.eager.bodies import Body
 from fluidjax.eager.passes import Gradient, Known, Visit
 from fluidjax.eager.points import Point
+from fluidjax.eager.tape import UNWANTED
 from fluidjax.eager.values import Spec
 from fluidjax.eager.whole.steps import Op
 
@@ -55,7 +56,7 @@ class Later:
         if self._visited.count(_CALL) != 1:
             raise Other
         self.visit: Visit = passed.visits[self._visited.index(_CALL)]
-        if self.visit.plan is not body or not self.visit.here:
+        if self.visit.plan is not body or not self.visit.here or self._leaves_a_way():
             raise Other
         self.between: list[tuple[int, int, Spec]] = []
 
@@ -112,12 +113,30 @@ class Later:
                 found[at] = self._maker[code]
         return found
 
+    def _leaves_a_way(self) -> bool:
+        """Whether ops of the call that the pass does not visit lead from an output to something that is not freed."""
+        body, visited = self._body, self.visit.inner
+        ahead = [place[0] for _, place in body.outputs if place is not None]
+        seen = {*visited}
+        while ahead:
+            n = ahead.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            inner = body.nodes[n]
+            for ref, parent in zip(inner.inputs, inner.parents, strict=True):
+                if parent is not UNWANTED and (parent.__class__ is not tuple or ref in body.output_of):
+                    return True
+                if parent.__class__ is tuple:
+                    ahead.append(parent[0])
+        return False
+
     def takes(self, gradient: Gradient) -> bool:
         """Whether a gradient is of a variable that an op reads; it is noted then."""
-        op = self._visited[gradient.visit]
-        if op == _CALL:
+        op, at = self._visited[gradient.visit], gradient.input
+        if op == _CALL and at >= 0:
             return False
-        code = self.ops[op].refs[gradient.input]
+        code = self._body.results[self._body.fresh[~at]].code if op == _CALL else self.ops[op].refs[at]
         if code not in self._maker or gradient.source is not None:
             raise Other
         self.between.append((self._numbers[code], gradient.code, gradient.spec))

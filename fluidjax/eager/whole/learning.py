@@ -53,8 +53,9 @@ def _is_learnt(point: Point, parts: list[Any], looked: Mapping[int, int]) -> boo
     if recorder.blocks.whole(point, tuple(looked), keeps=bool(looked)) is None:
         return False
     step, making = call.step, _Making(point, call, passed, replay, update, count)
-    if step is None or step.parts != making.parts or not step.shows(looked.keys()):
-        made = making.step(looked)
+    fits = step is not None and step.parts == making.parts and step.shows(looked.keys())
+    if step is None or not fits or not step.gives():
+        made = making.step(looked) if step is None or not fits else making.anew(step, looked)
         if made is None:
             return False
         if _is_news(call, looked):
@@ -109,8 +110,8 @@ class _Making:
         self._updated = [*replay.written, *self._changed]
         self._numbers = {id(var): n for n, var in enumerate(self._updated)}
 
-    def step(self, looked: Mapping[int, int]) -> Step | None:
-        """The step; None while no block gives what is looked at. Raises Other."""
+    def step(self, looked: Mapping[int, int], wanted: frozenset[int] = frozenset()) -> Step | None:
+        """The step; None while no block gives what is looked at or wanted. Raises Other."""
         call, passed, body = self._call, self._passed, self._call.body
         if len(self._numbers) < len(self._updated) or not all([r.__class__ is Spec for r in body.reads]):
             raise Other
@@ -125,6 +126,9 @@ class _Making:
         cleared = _are_cleared(list(gradients))
         own = self._own()
         alive = [code for _, code in own] + ([] if cleared else [*gradients.values()])
+        alive += wanted.difference(alive)
+        if wanted and recorder.blocks.whole(self._point, tuple(alive)) is None:
+            return None
         frame, ahead = self._frame(own, alive), None
         if looked:
             if self._bytes() > _LARGE or {*looked.values()} != {self._call.body.stretch.ops + len(self._between)}:
@@ -140,9 +144,17 @@ class _Making:
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
             call=call, replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
-            ops=later.ops, between=later.between, zeros=later.zeros(),
+            ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted, looked=looked,
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip
+
+    def anew(self, step: Step, looked: Mapping[int, int]) -> Step:
+        """A known step with what is wanted of it; the step itself while no block gives that. Raises Other."""
+        made = self.step({} if step.in_vain else {**step.looked, **looked}, step.wanted)
+        if made is None:
+            return step
+        made.in_vain, made.ran_ahead, made.missed = step.in_vain, step.ran_ahead, step.missed
+        return made
 
     def _frame(self, own: Sequence[tuple[int, int]], alive: Sequence[int], *, keeps: bool = False) -> Frame:
         block = recorder.blocks.whole(self._point, tuple(alive), keeps=keeps)

@@ -173,8 +173,9 @@ class Promise:
         return value not in [each for _, each in taken]
 
     def is_unread(self, code: int) -> bool:
-        """Whether no op has read an output, and no pass has begun."""
-        return self.came == CALL and not any(code in op.refs for op in self.step.ops[: len(self.taken)])
+        """Whether nothing has read an output, the call included, and no pass has begun."""
+        read = code in self.step.body.codes_consumed or any(code in op.refs for op in self.step.ops[: len(self.taken)])
+        return self.came == CALL and not read
 
     def backward(self, root: Any, retain: bool) -> bool:
         """Whether a backward pass is the known one, which has come with this."""
@@ -302,10 +303,9 @@ class Promise:
     def _can_give(self) -> bool:
         """Whether the block returns all that is still wanted."""
         places = self._frame().places
-        for reference, code in self.outputs:
-            if code not in places and reference() is not None:
-                return False
-        return True
+        lacking = {code for reference, code in self.outputs if code not in places and reference() is not None}
+        self.step.wanted |= lacking
+        return not lacking
 
     def _frame(self) -> Frame:
         return self.step.frame if self.ahead is None else self.ahead.frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +86,8 @@ class Step:
         ran_ahead, missed: how often that was of use, and how often it was not.
         in_vain: whether it was not so often that it is not done again.
         parts: the pass, what the update records, and which inputs of the ops before gradients flow to.
+        wanted: the outputs that were still held when all had come.
+        looked: those that had been looked at when it was made, and after how many ops (see ``looks``).
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -108,6 +110,8 @@ class Step:
         self.ahead: Frame | None = parts["ahead"]
         self.ran_ahead = self.missed = 0
         self.in_vain = False
+        self.wanted: frozenset[int] = parts["wanted"]
+        self.looked: Mapping[int, int] = parts["looked"]
         self.ids = [*map(id, self.gradients)]
         self.all_ids = {*self.ids}
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
@@ -136,6 +140,11 @@ class Step:
     def shows(self, looked: Set[int]) -> bool:
         """Whether these outputs are computed when it is run ahead."""
         return not looked or (self.ahead is not None and self.ahead.places.keys() >= looked)
+
+    def gives(self) -> bool:
+        """Whether its blocks compute what is wanted."""
+        frames = [self.frame] if self.ahead is None else [self.frame, self.ahead]
+        return all([frame.places.keys() >= self.wanted for frame in frames])
 
     def expects(self) -> list[Any] | None:
         """The leaves of the pass and the update, with the rate that is foreseen; None if it takes more than that."""
