@@ -95,21 +95,24 @@ def test_a_weight_that_is_set_is_cut_anew(rng: np.random.Generator) -> None:
     """Each of a scope's weights is what the next run reads; another scope's are its own."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
-        x = fluid.data("x", [None, 3 * WIDTH], "float32", lod_level=1)
-        hidden = fluid.layers.dynamic_gru(x, WIDTH, param_attr=fluid.ParamAttr(name="w"), bias_attr=False)
+        read = fluid.data("x", [None, 3 * WIDTH], "float32", lod_level=1)
+        hidden = fluid.layers.dynamic_gru(read, WIDTH, param_attr=fluid.ParamAttr(name="w"), bias_attr=False)
     exe, place = fluid.Executor(fluid.CPUPlace()), fluid.CPUPlace()
     x = rng.standard_normal((5, 3 * WIDTH)).astype(np.float32)
 
     def run(weight: np.ndarray | None = None) -> np.ndarray:
         if weight is not None:
-            fluid.global_scope().find_var("w").get_tensor().set(weight, place)
+            variable = fluid.global_scope().find_var("w")
+            assert variable is not None
+            variable.get_tensor().set(weight, place)
         fed = {"x": fluid.create_lod_tensor(x, [[3, 2]], place)}
         return np.array(exe.run(main, feed=fed, fetch_list=[hidden], return_numpy=False)[0])
 
     def expected(weight: np.ndarray) -> np.ndarray:
         gate, candidate = np.split(weight.reshape(-1), [2 * WIDTH * WIDTH])
-        gate, candidate, found = gate.reshape(WIDTH, -1), candidate.reshape(WIDTH, -1), []
-        for at, row in enumerate(x):
+        gate, candidate = gate.reshape(WIDTH, -1), candidate.reshape(WIDTH, -1)
+        found: list[np.ndarray] = []
+        for at, row in enumerate(list(x)):
             h = np.zeros(WIDTH) if at in (0, 3) else found[-1]
             u, r = np.split(1 / (1 + np.exp(-(row[: 2 * WIDTH] + h @ gate))), 2)
             found.append(u * np.tanh(row[2 * WIDTH :] + (r * h) @ candidate) + (1 - u) * h)
