@@ -58,8 +58,9 @@ class SettledRuns:
                 standing.look()
             if standing.ran:
                 return self._step(scope, state, standing.compiled, standing.given, standing.key)
-            standing.ran = True
-            return uninterrupted(partial(self._step, scope, state, standing.compiled, standing.given, standing.key))
+            found = uninterrupted(partial(self._step, scope, state, standing.compiled, standing.given, standing.key))
+            standing.ran = True  # not before: after an interrupt the next run is still the first
+            return found
 
     @staticmethod
     def _awaited(state: ResidentState, standing: Standing) -> bool:

@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.execution import settled
 from fluidjax.execution.standing import _MOST
 from tests.executor.conftest import Net
 
@@ -109,6 +113,31 @@ def test_faults_of_feeds_are_found() -> None:
     assert net.get("total").tolist() == [[12.0, 18.0]]
     assert net.run({"ids": np.array([[3]])}, ["row"])[0].tolist() == [[6.0, 7.0]]
     assert net.get("total").tolist() == [[18.0, 25.0]]
+
+
+def test_the_first_run_is_one_without_interrupts_whatever_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, deferred = summing(), []
+
+    def run(section: Callable[[], Any], stopped: bool) -> Any:
+        deferred.append(section)
+        if stopped:
+            raise KeyboardInterrupt
+        return section()
+
+    for _ in range(4):
+        net.run({"x": fed(1)}, ["copy"])
+    place = standing(net)
+    assert place is not None and not place.ran  # type: ignore[attr-defined]
+    before = net.get("total")
+    monkeypatch.setattr(settled, "uninterrupted", partial(run, stopped=True))
+    with pytest.raises(KeyboardInterrupt):
+        net.run({"x": fed(1)}, ["copy"])
+    np.testing.assert_array_equal(net.get("total"), before)
+    monkeypatch.setattr(settled, "uninterrupted", partial(run, stopped=False))
+    for _ in range(2):
+        net.run({"x": fed(1)}, ["copy"])
+    assert standing(net) is place and len(deferred) == 2
+    np.testing.assert_array_equal(net.get("total"), before + 2)
 
 
 def test_draws_are_those_of_runs_without() -> None:
