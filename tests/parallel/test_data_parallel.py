@@ -246,6 +246,15 @@ def test_clip_decay_and_schedule_follow_the_sum_once() -> None:
     assert_same(one.values(), several.values(), 1e-5)
 
 
+def test_a_share_without_rows_adds_nothing_to_a_sum() -> None:
+    one, several = Training(schedule), Training(schedule, 2, gradient_scale_strategy=Scale.One)
+    for step in range(2):
+        feed = one.feed(step)
+        one.run(feed)
+        several.run([feed, {name: rows[:0] for name, rows in feed.items()}])
+    assert_same(one.values(), several.values())
+
+
 def inference(places: int) -> tuple[Any, Any]:
     x = fluid.data("x", [None, 3], "float32")
     rate = layers.create_global_var([1], 1.0, "float32", persistable=True, name="rate")
