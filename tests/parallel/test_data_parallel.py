@@ -255,6 +255,17 @@ def test_a_share_without_rows_adds_nothing_to_a_sum() -> None:
     assert_same(one.values(), several.values())
 
 
+def counted() -> tuple[Any, Any, list[Any]]:
+    step = layers.autoincreased_step_counter()
+    return *mlp()[:2], [step]
+
+
+def test_devices_count_a_step_once_whatever_the_strategy() -> None:
+    training = Training(counted, 2, reduce_strategy=fluid.BuildStrategy.ReduceStrategy.Reduce)
+    found = [training.run(training.feed(step), training.more)[0].tolist() for step in range(3)]
+    assert found == [[1, 1], [2, 2], [3, 3]]
+
+
 def inference(places: int) -> tuple[Any, Any]:
     x = fluid.data("x", [None, 3], "float32")
     rate = layers.create_global_var([1], 1.0, "float32", persistable=True, name="rate")
