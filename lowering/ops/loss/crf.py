@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lowering.engine.checks import Demand, within_lengths
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.loss import shapes
 from lowering.ragged.rows import (
-    bounds,
     offsets,
     per_row,
     per_sequence,
@@ -27,7 +25,7 @@ from lowering.ragged.rows import (
     take,
     without_lod,
 )
-from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
+from lowering.ragged.time_major import Order, alive_rows, pack, pack_padded, run_backward, run_forward
 from lowering.registry import Masked, op
 from lowering.values import Array, LoDArray, Meta
 
@@ -35,7 +33,7 @@ from lowering.values import Array, LoDArray, Meta
 class Chains(NamedTuple):
     """The rows of all sequences, and where sequences start and end; ``valid`` masks padding."""
 
-    p: Packing
+    p: Order
     x: Array
     valid: Array
     first: Array
@@ -49,18 +47,14 @@ class Chains(NamedTuple):
 def _chains(emission: LoDArray | Meta, rows: Array, length: Array | None) -> Chains:
     x = rows.reshape(-1, emission.shape[-1])
     if length is None:
-        off = offsets(emission)
-        p = pack(emission, off)
-        _, _, end = bounds(off, emission.capacity)
+        p = pack(emission, offsets(emission))
     elif emission.nrows is not None:
         raise NeedsExact("Length says nothing of padding rows")
     else:
         p = pack_padded(emission.shape, length)
-        sizes = jnp.minimum(length.reshape(-1).astype(jnp.int32), emission.shape[1])
-        end = p.seg * np.int32(emission.shape[1]) + sizes[p.seg]
     at = row_numbers(x.shape[0])
-    valid = at < end
-    return Chains(p, x, valid, p.first & valid, at == end - 1)
+    valid = at < p.end
+    return Chains(p, x, valid, p.first & valid, at == p.end - 1)
 
 
 def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
@@ -170,7 +164,7 @@ def _beta(c: Chains, exps: Array, w: Array) -> Array:
 
     reads = (c.p.packed(exps), c.p.packed(c.last[:, None]))
     _, weighted = run_backward(c.p, step, jnp.zeros((c.p.n, exps.shape[1]), exps.dtype), reads)
-    return jnp.take(weighted, c.p.back, axis=0, mode="clip")
+    return c.p.of_backward(weighted)
 
 
 def _transition_gradient(
@@ -213,7 +207,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
 
     reads = (c.p.packed(c.p.previous(c.p.unpacked(score), None)), final, c.p.packed(c.last[:, None]))
     _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), reads)
-    return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
+    return c.p.of_backward(tags)[:, 0]
 
 
 @op(out="ViterbiPath", rows=Masked("label"), lod="emission", diff="", infer=shapes.crf_decoding)
