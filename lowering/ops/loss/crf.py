@@ -31,13 +31,21 @@ from lowering.values import Array, LoDArray, Meta
 
 
 class Chains(NamedTuple):
-    """The rows of all sequences, and where sequences start and end; ``valid`` masks padding."""
+    """The rows of all sequences; ``valid`` masks padding."""
 
     p: Order
     x: Array
     valid: Array
-    first: Array
-    last: Array
+
+    @property
+    def first(self) -> Array:
+        """bool [rows]: where sequences start."""
+        return self.p.first & self.valid
+
+    @property
+    def last(self) -> Array:
+        """bool [rows]: where they end."""
+        return row_numbers(self.x.shape[0]) == self.p.end - 1
 
     def sums(self, rows: Array) -> Array:
         """[n, 1]: sums of [rows] over the valid rows of each sequence."""
@@ -52,9 +60,7 @@ def _chains(emission: LoDArray | Meta, rows: Array, length: Array | None) -> Cha
         raise NeedsExact("Length says nothing of padding rows")
     else:
         p = pack_padded(emission.shape, length)
-    at = row_numbers(x.shape[0])
-    valid = at < p.end
-    return Chains(p, x, valid, p.first & valid, at == p.end - 1)
+    return Chains(p, x, row_numbers(x.shape[0]) < p.end)
 
 
 def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
@@ -183,30 +189,26 @@ def _transition_gradient(
 def _best_tags(c: Chains, transition: Array) -> Array:
     """int32 [rows]: the tags of the best labelling (Viterbi), the lower tag where two are equal.
 
-    Forward only the scores are found, each a maximum. Which tag it came from is asked backward, along the labelling
-    alone: finding all K of them is K times as many comparisons, and a maximum with its place is not vectorized.
+    Forward only the scores are found, each a maximum, and take the emissions' place. Which tag one came from is asked
+    backward, along the labelling alone: finding all K of them is K times as many comparisons, and a maximum with its
+    place is not vectorized.
     """
-    inner = transition[2:]
+    start, end, inner = transition[:1], transition[1:2], transition[2:]
 
-    def forward(score, windows, alive):
-        x, first = windows
-        score = jnp.where(first, transition[0], jnp.max(score[:, :, None] + inner[None], axis=1)) + x
-        return score, score
+    def forward(reached, x, alive):
+        score = reached + x
+        return jnp.max(score[:, :, None] + inner[None], axis=1), (score,)
 
-    reads = (c.p.packed(c.x), c.p.packed(c.first[:, None]))
-    score = run_forward(c.p, forward, jnp.zeros((c.p.n, c.x.shape[1]), c.x.dtype), reads)
-    final = jnp.argmax(score + transition[1], axis=1).astype(jnp.int32)[:, None]
-    into = inner.T
+    reached = jnp.broadcast_to(start, (c.p.n, c.x.shape[1]))
+    (scores,) = run_forward(c.p, forward, reached, c.p.packed(c.x), overwrite=True)
+    follows = jnp.concatenate([end, inner.T])  # what is added where nothing follows (0), or a tag does (1 + tag)
 
-    def backward(tag, windows, alive):
-        before, final, last = windows
-        real = alive_rows(before.shape[0], alive)
-        tag = jnp.where(real, jnp.where(last, final, tag), 0)
-        origin = jnp.argmax(before + take(into, tag[:, 0]), axis=1).astype(jnp.int32)[:, None]
-        return jnp.where(real, origin, 0), tag
+    def backward(after, score, alive):
+        tag = jnp.argmax(score + take(follows, after[:, 0]), axis=1).astype(jnp.int32)[:, None]
+        real = alive_rows(tag.shape[0], alive)
+        return jnp.where(real, 1 + tag, 0), jnp.where(real, tag, 0)
 
-    reads = (c.p.packed(c.p.previous(c.p.unpacked(score), None)), final, c.p.packed(c.last[:, None]))
-    _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), reads)
+    _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), scores)
     return c.p.of_backward(tags)[:, 0]
 
 
