@@ -6,7 +6,6 @@ its inputs and its results, and sum over sequences to find where the one row of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -100,24 +99,21 @@ class Alone:
         return self.total - 1 - row_numbers(self.capacity)
 
 
-def forward(p: Alone, step: Any, carry: Any, reads: Any, buffers: Any, *, overwrite: bool) -> Any:
+def forward(p: Alone, step: Any, carry: Any, reads: Any, buffers: Any) -> Any:
     """``time_major.run_forward`` over the rows; returns the ``buffers`` written."""
-    source: Callable[[Any], Any] = (lambda written: written[0]) if overwrite else (lambda _: reads)
-    return _walk(p, step, carry, source, buffers, falling=p.reverse)[1]
+    return _walk(p, step, carry, reads, buffers, falling=p.reverse)[1]
 
 
 def backward(p: Alone, step: Any, carry: Any, reads: Any, buffers: Any) -> tuple[Any, Any]:
     """``time_major.run_backward`` over the rows; returns (final carry, the ``buffers`` written)."""
-    return _walk(p, step, carry, lambda _: reads, buffers, falling=not p.reverse)
+    return _walk(p, step, carry, reads, buffers, falling=not p.reverse)
 
 
-def _walk(
-    p: Alone, step: Any, carry: Any, source: Callable[[Any], Any], buffers: Any, *, falling: bool
-) -> tuple[Any, Any]:
+def _walk(p: Alone, step: Any, carry: Any, reads: Any, buffers: Any, *, falling: bool) -> tuple[Any, Any]:
     def body(loop: Any) -> Any:
         t, carry, buffers = loop
         at = p.total - 1 - t if falling else t
-        windows = jax.tree_util.tree_map(lambda b: window(b, at, 1), source(buffers))
+        windows = jax.tree_util.tree_map(lambda b: window(b, at, 1), reads)
         carry, rows = step(carry, windows, np.int32(1))
         return t + 1, carry, write(buffers, rows, at)
 

@@ -217,10 +217,10 @@ def run_forward(p: Order, step: Step, carry: Any, reads: Any, *, overwrite: bool
         The written rows, packed [capacity + n, ...].
     """
     buffers = _buffers(p, step, carry, reads)
+    if isinstance(p, Alone):
+        return alone.forward(p, step, carry, reads, buffers)
     if overwrite:
         buffers = (reads, *buffers[1:])
-    if isinstance(p, Alone):
-        return alone.forward(p, step, carry, reads, buffers, overwrite=overwrite)
     sizes = jnp.asarray(p.sizes)
     state = (jnp.int32(0), jnp.int32(0), _alive(sizes, jnp.int32(0)))
     widths = _widths(p.n, carry)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from lowering.engine.checks import Demand, within_lengths
 from lowering.errors import NeedsExact
@@ -204,7 +205,7 @@ def _best_tags(c: Chains, transition: Array) -> Array:
     follows = jnp.concatenate([end, inner.T])  # what is added where nothing follows (0), or a tag does (1 + tag)
 
     def backward(after, score, alive):
-        tag = jnp.argmax(score + take(follows, after[:, 0]), axis=1).astype(jnp.int32)[:, None]
+        tag = lax.argmax(score + take(follows, after[:, 0]), 1, jnp.int32)[:, None]
         real = alive_rows(tag.shape[0], alive)
         return jnp.where(real, 1 + tag, 0), jnp.where(real, tag, 0)
 
