@@ -202,7 +202,8 @@ def _best_tags(c: Chains, transition: Array) -> Array:
 
     reached = jnp.broadcast_to(start, (c.p.n, c.x.shape[1]))
     (scores,) = run_forward(c.p, forward, reached, c.p.packed(c.x), overwrite=True)
-    follows = jnp.concatenate([end, inner.T])  # what is added where nothing follows (0), or a tag does (1 + tag)
+    # What is added where nothing follows (0), or a tag does (1 + tag).
+    follows = jnp.concatenate([end.T, inner], axis=1).T
 
     def backward(after, score, alive):
         tag = lax.argmax(score + take(follows, after[:, 0]), 1, jnp.int32)[:, None]
