@@ -74,15 +74,14 @@ def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
 def _alpha(c: Chains, exps: Array, w: Array) -> tuple[Array, Array]:
     """(normalized forward variables, their norms [rows, 1]) in row order."""
 
-    def step(a, windows, alive):
-        x, first = windows
-        a = jnp.where(first, w[0], jnp.dot(a, w[2:])) * x
+    def step(before, x, alive):
+        a = before * x
         norm = jnp.sum(a, axis=1, keepdims=True)
         a = a / norm
-        return a, (a, norm)
+        return jnp.dot(a, w[2:]), (a, norm)
 
-    start = jnp.ones((c.p.n, exps.shape[1]), exps.dtype)
-    a, norm = run_forward(c.p, step, start, (c.p.packed(exps), c.p.packed(c.first[:, None])))
+    start = jnp.broadcast_to(w[:1], (c.p.n, exps.shape[1]))
+    a, norm = run_forward(c.p, step, start, c.p.packed(exps))
     return c.p.unpacked(a), c.p.unpacked(norm)
 
 
