@@ -23,6 +23,7 @@ from lowering.ragged.rows import (
     row_gradient,
     row_numbers,
     segment_sum,
+    stretch,
     take,
     without_lod,
 )
@@ -177,13 +178,12 @@ def _transition_gradient(
     c: Chains, alpha: Array, weighted: Array, w: Array, tags: Array, d_x: Array, scale: Array
 ) -> Array:
     inner = jnp.where((c.valid & ~c.first)[:, None], scale, 0)
-    before = jnp.concatenate([alpha[:1], alpha[:-1]])
+    before = stretch(alpha, -1, alpha.shape[0])
     total = jnp.sum(jnp.dot(before, w[2:]) * weighted, axis=1, keepdims=True)
     pairs = jnp.dot((before * inner / jnp.where(inner == 0, 1, total)).T, weighted) * w[2:]
-    tags_before = jnp.concatenate([tags[:1], tags[:-1]])
-    pairs = pairs - jnp.dot((tags_before * inner).T, tags)
-    ends = [jnp.sum(jnp.where(flag[:, None], d_x, 0), axis=0) for flag in (c.first, c.last)]
-    return jnp.concatenate([jnp.stack(ends), pairs])
+    pairs = pairs - jnp.dot((stretch(tags, -1, tags.shape[0]) * inner).T, tags)
+    ends = [jnp.sum(jnp.where(flag[:, None], d_x, 0), axis=0)[:, None] for flag in (c.first, c.last)]
+    return jnp.concatenate([*ends, pairs.T], axis=1).T  # along the last dim: see ``fluidjax.execution.levels``
 
 
 def _best_tags(c: Chains, transition: Array) -> Array:
