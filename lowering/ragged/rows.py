@@ -191,6 +191,13 @@ def stretch(x: Array, start: int, count: int) -> Array:
     return jnp.where(inside, take(x, xp.clip(at, 0, number(max(x.shape[0] - 1, 0)))), jnp.zeros((), x.dtype))
 
 
+def step_before(x: Array, first: Array, initial: Array | None, *, reverse: bool) -> Array:
+    """The row one step earlier than each, or one later in ``reverse``; ``initial``, or zeros, where ``first``."""
+    neighbour = stretch(x, 1 if reverse else -1, x.shape[0])
+    start = jnp.zeros((), x.dtype) if initial is None else initial
+    return jnp.where(expand_dims(first, x.ndim), start, neighbour)
+
+
 def bounds(off: Array, capacity: int) -> tuple[Array, Array, Array]:
     """(sequence, first row, one past the last row) of each row; padding rows count as one empty sequence."""
     seg = segments(off, row_numbers(capacity))

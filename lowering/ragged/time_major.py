@@ -25,7 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, stretch, take
+from lowering.ragged import alone
+from lowering.ragged.alone import Alone, window, write
+from lowering.ragged.rows import DENSE_PAIRS, bounds, lengths, row_numbers, step_before, stretch, take
 from lowering.symbols import is_symbol, number
 from lowering.values import Array, LoDArray, Meta, is_concrete
 
@@ -49,6 +51,7 @@ class Packing:
         back: int32 [capacity], the position of each row in a backward loop's buffer; padding rows point past all.
         first: bool [capacity], whether a row is where its sequence's recurrence starts.
         seg: int32 [capacity], the sequence of each row (clamped).
+        end: int32 [capacity], one past the last row of each row's sequence; of padding rows, no more than their own.
     """
 
     n: int
@@ -61,6 +64,7 @@ class Packing:
     back: Array
     first: Array
     seg: Array
+    end: Array
     reverse: bool
 
     def packed(self, x: Array) -> Array:
@@ -70,6 +74,21 @@ class Packing:
     def unpacked(self, buffer: Array) -> Array:
         """Packed rows back in their own order; padding rows are copies of row 0."""
         return take(buffer, self.target)
+
+    def of_backward(self, buffer: Array) -> Array:
+        """What a backward loop wrote, in row order; padding rows are zeros."""
+        return take(buffer, self.back)
+
+    def batched(self, buffer: Array) -> Array:
+        """What a loop wrote, in the order of its steps."""
+        return buffer
+
+    def unbatched(self, values: Array) -> Array:
+        """The inverse of ``batched``, of values that may have been cut to their valid rows."""
+        missing = self.capacity + self.n - values.shape[0]
+        if missing <= 0:
+            return values
+        return jnp.concatenate([values, jnp.zeros((missing,) + values.shape[1:], values.dtype)])
 
     def sorted(self, per_sequence: Array) -> Array:
         """Reorder [n, ...] by sequence to [n, ...] by rank, longest first."""
@@ -81,9 +100,12 @@ class Packing:
 
     def previous(self, x: Array, initial: Array | None) -> Array:
         """The row one step earlier, in row order; ``initial`` [n, ...] (default zeros) at the start of a sequence."""
-        earlier = stretch(x, 1 if self.reverse else -1, x.shape[0])
-        start = jnp.zeros((), x.dtype) if initial is None else take(initial, self.seg)
-        return jnp.where(self.first.reshape((-1,) + (1,) * (x.ndim - 1)), start, earlier)
+        start = None if initial is None else take(initial, self.seg)
+        return step_before(x, self.first, start, reverse=self.reverse)
+
+
+# What ops get: one sequence needs no order of its own.
+Order = Packing | Alone
 
 
 def _ranks(sizes: Array) -> tuple[Array, Array]:
@@ -122,17 +144,21 @@ def _step_starts(steps: Array, sizes: Array) -> Array:
     return take(table, steps)
 
 
-def pack(x: LoDArray | Meta, off: Array, *, reverse: bool = False) -> Packing:
+def pack(x: LoDArray | Meta, off: Array, *, reverse: bool = False) -> Order:
     """The packed order of the sequences of ``x`` with offsets ``off``; ``reverse`` runs each from its last row."""
+    if not is_symbol(off.shape[0]) and off.shape[0] == 2:
+        return Alone(x.capacity, off[-1], reverse)
     seg, start, end = bounds(off, x.capacity)
     return _pack(lengths(off), seg, start, end, off[-1], reverse)
 
 
-def pack_padded(shape: tuple[int, ...], sizes: Array) -> Packing:
+def pack_padded(shape: tuple[int, ...], sizes: Array) -> Order:
     """The packed order of a padded batch [n, width, ...] whose rows are numbered through, with ``sizes`` [n]."""
     n, width = shape[:2]
-    seg = np.repeat(row_numbers(n), width)
     sizes = jnp.minimum(sizes.reshape(-1).astype(jnp.int32), width)
+    if not is_symbol(n) and n == 1:
+        return Alone(width, sizes[0], False)
+    seg = np.repeat(row_numbers(n), width)
     start = seg * np.int32(width)
     return _pack(sizes, seg, start, start + sizes[seg], jnp.sum(sizes, dtype=jnp.int32), False)
 
@@ -152,7 +178,7 @@ def _pack(sizes: Array, seg: Array, start: Array, end: Array, total: Array, reve
     target = xp.where(valid, position, position[:1])
     back = xp.where(valid, back, number(capacity + n - 1))
     source = _inverse(position, valid, capacity + n)
-    return Packing(n, capacity, order, rank, falling, source, target, back, steps == 0, seg, reverse)
+    return Packing(n, capacity, order, rank, falling, source, target, back, steps == 0, seg, end, reverse)
 
 
 def _inverse(position: Array, valid: Array, count: int) -> Array:
@@ -171,10 +197,6 @@ def _widths(n: int, carry: Any) -> list[int]:
     return [n] if is_symbol(n) or n < _PHASED or n * columns**2 < WORTH else [n, -(-n // 2), -(-n // 4)]
 
 
-def _window(buffer: Array, start: Array, width: int) -> Array:
-    return lax.dynamic_slice_in_dim(buffer, start, width, axis=0)
-
-
 def _alive(sizes: Array, step: Array) -> Array:
     return jnp.sum(sizes > step, dtype=jnp.int32)
 
@@ -182,7 +204,7 @@ def _alive(sizes: Array, step: Array) -> Array:
 Step = Callable[[Any, Any, Array], tuple[Any, Any]]
 
 
-def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bool = False) -> Any:
+def run_forward(p: Order, step: Step, carry: Any, reads: Any, *, overwrite: bool = False) -> Any:
     """Run a recurrence over the steps in order.
 
     Args:
@@ -194,10 +216,12 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
     Returns:
         The written rows, packed [capacity + n, ...].
     """
-    sizes = jnp.asarray(p.sizes)
     buffers = _buffers(p, step, carry, reads)
+    if isinstance(p, Alone):
+        return alone.forward(p, step, carry, reads, buffers)
     if overwrite:
         buffers = (reads, *buffers[1:])
+    sizes = jnp.asarray(p.sizes)
     state = (jnp.int32(0), jnp.int32(0), _alive(sizes, jnp.int32(0)))
     widths = _widths(p.n, carry)
     for width, narrower in zip(widths, [*widths[1:], 0], strict=True):
@@ -209,18 +233,18 @@ def run_forward(p: Packing, step: Step, carry: Any, reads: Any, *, overwrite: bo
         def body(loop: Any, width: int = width) -> Any:
             (t, start, alive), carry, buffers = loop
             source = buffers[0] if overwrite else reads
-            windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), source)
+            windows = jax.tree_util.tree_map(lambda b: window(b, start, width), source)
             carry, rows = step(carry, windows, alive)
             if overwrite:  # rows of the window past this step's still hold what the next step reads
                 rows = (jnp.where(alive_rows(width, alive), rows[0], windows), *rows[1:])
-            buffers = _write(buffers, rows, start)
+            buffers = write(buffers, rows, start)
             return (t + 1, start + alive, _alive(sizes, t + 1)), carry, buffers
 
         state, carry, buffers = lax.while_loop(more, body, (state, carry, buffers))
     return buffers
 
 
-def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, Any]:
+def run_backward(p: Order, step: Step, carry: Any, reads: Any) -> tuple[Any, Any]:
     """Run a recurrence over the steps in reverse order.
 
     ``carry`` is a pytree of [n, ...]; it starts as zeros, since nothing follows the last step. Rows of a window from
@@ -230,8 +254,10 @@ def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, A
     Returns:
         (final carry in rank order, the written rows in the layout of ``Packing.back``).
     """
-    sizes = jnp.asarray(p.sizes)
     buffers = _buffers(p, step, carry, reads)
+    if isinstance(p, Alone):
+        return alone.backward(p, step, carry, reads, buffers)
+    sizes = jnp.asarray(p.sizes)
     total = jnp.sum(sizes, dtype=jnp.int32)
     last = jnp.max(sizes, initial=0) - 1
     alive = _alive(sizes, last)
@@ -244,9 +270,9 @@ def run_backward(p: Packing, step: Step, carry: Any, reads: Any) -> tuple[Any, A
 
         def body(loop: Any, width: int = width) -> Any:
             (t, start, alive), carry, buffers = loop
-            windows = jax.tree_util.tree_map(lambda b: _window(b, start, width), reads)
+            windows = jax.tree_util.tree_map(lambda b: window(b, start, width), reads)
             carry, rows = step(carry, windows, alive)
-            buffers = _write(buffers, rows, total - start - alive)
+            buffers = write(buffers, rows, total - start - alive)
             before = _alive(sizes, t - 1)
             return (t - 1, start - before, before), carry, buffers
 
@@ -258,30 +284,16 @@ def _resized(c: Array, width: int) -> Array:
     return c[:width] if c.shape[0] >= width else stretch(c, 0, width)
 
 
-def _buffers(p: Packing, step: Step, carry: Any, reads: Any) -> Any:
+def _buffers(p: Order, step: Step, carry: Any, reads: Any) -> Any:
     windows = jax.tree_util.tree_map(lambda b: jax.ShapeDtypeStruct((p.n,) + b.shape[1:], b.dtype), reads)
     _, rows = jax.eval_shape(step, carry, windows, jax.ShapeDtypeStruct((), jnp.int32))
-    return jax.tree_util.tree_map(lambda r: jnp.zeros((p.capacity + p.n,) + r.shape[1:], r.dtype), rows)
-
-
-def _write(buffers: Any, rows: Any, start: Array) -> Any:
-    def put(buffer: Array, value: Array) -> Array:
-        return lax.dynamic_update_slice_in_dim(buffer, value, start, axis=0)
-
-    return jax.tree_util.tree_map(put, buffers, rows)
+    count = p.capacity if isinstance(p, Alone) else p.capacity + p.n
+    return jax.tree_util.tree_map(lambda r: jnp.zeros((count,) + r.shape[1:], r.dtype), rows)
 
 
 def alive_rows(width: int, alive: Array) -> Array:
     """bool [width, 1]: which rows of a window are real."""
     return (row_numbers(width) < alive)[:, None]
-
-
-def spare_rows(p: Packing, buffer: Array) -> Array:
-    """A packed buffer that was cut to its valid rows, with its spare rows restored."""
-    missing = p.capacity + p.n - buffer.shape[0]
-    if missing <= 0:
-        return buffer
-    return jnp.concatenate([buffer, jnp.zeros((missing,) + buffer.shape[1:], buffer.dtype)])
 
 
 def materialized(x: Array) -> Array:

@@ -66,8 +66,29 @@ def lstm(words: Any) -> Any:
     return fluid.layers.dynamic_lstm(words, 16, use_peepholes=False, is_reverse=True)[0]
 
 
+def labelled(words: Any) -> Any:
+    hidden = lstm(words)
+    tags = fluid.layers.cast(fluid.layers.reduce_max(words, dim=1, keep_dim=True), "int64")
+    cost = fluid.layers.linear_chain_crf(hidden, tags, fluid.ParamAttr(name="transitions"))
+    return hidden * fluid.layers.mean(cost)
+
+
+def tagger(words: Any) -> Any:
+    hidden = fluid.layers.dynamic_gru(fluid.layers.fc(words, 48), 16)
+    fluid.layers.create_parameter([18, 16], "float32", name="transitions")
+    path = fluid.layers.crf_decoding(hidden, fluid.ParamAttr(name="transitions"))
+    return hidden * fluid.layers.cast(path, "float32")
+
+
 @pytest.mark.parametrize(
-    ("build", "chosen"), [(rnn, SECOND), (lstm, SECOND), (lambda x: fluid.layers.fc(x, 4, act="tanh"), {})]
+    ("build", "chosen"),
+    [
+        (rnn, SECOND),
+        (lstm, SECOND),
+        (labelled, SECOND),
+        (tagger, SECOND),
+        (lambda x: fluid.layers.fc(x, 4, act="tanh"), {}),
+    ],
 )
 def test_training_steps_of_recurrent_layers_are_compiled_so(
     build: Callable[[Any], Any], chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,14 +37,33 @@ def in_order(lengths, reverse):
 
 
 def packed(lengths, capacity, reverse, traced):
-    off = offsets_of(lengths)
+    """What the order makes of row numbers, in and out of loops, and of ranks."""
+    off, rows = offsets_of(lengths), sum(lengths)
 
     def make(off):
-        p = packing.pack(LoDArray(jnp.zeros((capacity, 1)), (off,)), off, reverse=reverse)
-        return {f.name: getattr(p, f.name) for f in dataclasses.fields(p) if f.name not in ("n", "capacity", "reverse")}
+        numbers = jnp.arange(capacity)[:, None]
+        p = packing.pack(LoDArray(numbers, (off,)), off, reverse=reverse)
+        read, start = p.packed(numbers), jnp.zeros((p.n, 1))
+        forth = packing.run_forward(p, lambda carry, row, alive: (carry, (row,)), start, read)[0]
+        over = packing.run_forward(p, lambda carry, row, alive: (carry, (-row,)), start, read, overwrite=True)[0]
+        back = packing.run_backward(p, masked, start, read + 1)[1]
+        return {
+            "read": p.batched(read),
+            "written": p.unpacked(p.unbatched(jnp.arange(rows))),
+            "forth": p.unpacked(forth),
+            "overwritten": p.unpacked(over),
+            "back": p.of_backward(back),
+            "sizes": p.sizes,
+            "ranks": p.unsorted(p.sorted(jnp.arange(p.n))),
+            "ranked": p.sorted(jnp.asarray(lengths)),
+        }
 
     found = jax.jit(make)(off) if traced else make(off)
-    return {name: np.asarray(value) for name, value in found.items()}
+    return {name: np.asarray(value).reshape(-1) for name, value in found.items()}
+
+
+def masked(carry, rows, alive):
+    return carry, jnp.where(packing.alive_rows(rows.shape[0], alive), rows, 0)
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -57,14 +74,32 @@ def test_packed_order(lengths, reverse, large, monkeypatch):
         monkeypatch.setattr(packing, "DENSE_PAIRS", 0)
         monkeypatch.setattr(sequence, "DENSE_PAIRS", 0)
     rows = sum(lengths)
-    want = in_order(lengths, reverse)
+    want, own = in_order(lengths, reverse), list(range(rows))
     for traced in (False, True):
         p = packed(lengths, rows + 3, reverse, traced)
-        assert p["source"][:rows].tolist() == want
-        assert [want[i] for i in p["target"][:rows]] == list(range(rows))
-        assert p["sizes"].tolist() == sorted(lengths, reverse=True)
-        assert p["order"][p["rank"]].tolist() == list(range(len(lengths)))
-        assert sorted(p["back"][:rows].tolist()) == list(range(rows))
+        assert p["read"][:rows].tolist() == want
+        assert [want[i] for i in p["written"][:rows]] == own
+        assert p["sizes"].tolist() == p["ranked"].tolist() == sorted(lengths, reverse=True)
+        assert p["ranks"].tolist() == list(range(len(lengths)))
+        assert p["back"].tolist() == [i + 1 for i in own] + [0] * 3
+        if rows:
+            assert p["forth"].tolist() == [*own, 0, 0, 0]
+            assert p["overwritten"].tolist() == [-i for i in own] + [0] * 3
+
+
+def test_one_sequence_is_neither_sorted_nor_gathered():
+    off = jnp.asarray([0, 3], jnp.int32)
+
+    def recur(off, x):
+        p = packing.pack(LoDArray(x, (off,)), off)
+        step = lambda carry, rows, alive: (carry + rows, (carry,))  # noqa: E731
+        return p.unpacked(packing.run_forward(p, step, jnp.zeros((1, 2)), p.packed(x))[0])
+
+    x = jnp.arange(8.0).reshape(4, 2)
+    assert recur(off, x).tolist() == [[0, 0], [0, 1], [2, 4], [0, 0]]
+    text = str(jax.make_jaxpr(recur)(off, x))
+    assert "while" in text
+    assert not any(name in text for name in ("gather", "sort", "scatter", "reduce"))
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)

@@ -54,6 +54,25 @@ WIDE = [
         {"Emission": Rows((3,)), "Transition": Dense((5, 3)), "Label": Rows((1,), below=3)},
         ids="phases",
     ),  # fmt: skip
+    # One sequence, whose rows are its steps.
+    *(
+        Case(op, {"Input": Rows((4 * width,)), "Weight": Dense((width, 4 * width)), **more}, attrs, "alone")
+        for op, width, more, attrs in (
+            ("lstm", 2, {"Bias": Dense((1, 14)), "H0": Dense(("n", 2)), "C0": Dense(("n", 2))}, {"is_reverse": True}),
+            ("lstmp", 2, {"ProjWeight": Dense((2, 2)), "Bias": Dense((1, 14))}, {"is_reverse": True}),
+        )
+    ),
+    Case(
+        "gru",
+        {"Input": Rows((6,)), "Weight": Dense((2, 6)), "H0": Dense(("n", 2))},
+        {"is_reverse": True},
+        "alone",
+    ),
+    Case(
+        "linear_chain_crf",
+        {"Emission": Rows((3,)), "Transition": Dense((5, 3)), "Label": Rows((1,), below=3)},
+        ids="alone",
+    ),  # fmt: skip
     # Activations whose derivatives the kernels take from the output, gates other than sigmoid, bare recurrences.
     Case(
         "lstm",
@@ -76,7 +95,7 @@ WIDE = [
     Case("sequence_conv", {"X": Rows(), "Filter": Dense((6, 2))}, {"contextLength": 2, "contextStart": 1}, "ahead"),
     Case("fused_embedding_seq_pool", {"W": Dense((7, 3)), "Ids": Rows((1, 1), below=7)}, {}, "plain"),
 ]
-COUNTS = {"phases": (19, 40)}
+COUNTS = {"phases": (19, 40), "alone": (1, 6)}
 PROVEN = {case.op for case in DIFFERENTIABLE}
 
 

@@ -10,36 +10,44 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import lax
 
 from lowering.engine.checks import Demand, within_lengths
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.loss import shapes
 from lowering.ragged.rows import (
-    bounds,
     offsets,
     per_row,
     per_sequence,
     row_gradient,
     row_numbers,
     segment_sum,
+    stretch,
     take,
     without_lod,
 )
-from lowering.ragged.time_major import Packing, alive_rows, pack, pack_padded, run_backward, run_forward
+from lowering.ragged.time_major import Order, alive_rows, pack, pack_padded, run_backward, run_forward
 from lowering.registry import Masked, op
 from lowering.values import Array, LoDArray, Meta
 
 
 class Chains(NamedTuple):
-    """The rows of all sequences, and where sequences start and end; ``valid`` masks padding."""
+    """The rows of all sequences; ``valid`` masks padding."""
 
-    p: Packing
+    p: Order
     x: Array
     valid: Array
-    first: Array
-    last: Array
+
+    @property
+    def first(self) -> Array:
+        """bool [rows]: where sequences start."""
+        return self.p.first & self.valid
+
+    @property
+    def last(self) -> Array:
+        """bool [rows]: where they end."""
+        return row_numbers(self.x.shape[0]) == self.p.end - 1
 
     def sums(self, rows: Array) -> Array:
         """[n, 1]: sums of [rows] over the valid rows of each sequence."""
@@ -49,18 +57,12 @@ class Chains(NamedTuple):
 def _chains(emission: LoDArray | Meta, rows: Array, length: Array | None) -> Chains:
     x = rows.reshape(-1, emission.shape[-1])
     if length is None:
-        off = offsets(emission)
-        p = pack(emission, off)
-        _, _, end = bounds(off, emission.capacity)
+        p = pack(emission, offsets(emission))
     elif emission.nrows is not None:
         raise NeedsExact("Length says nothing of padding rows")
     else:
         p = pack_padded(emission.shape, length)
-        sizes = jnp.minimum(length.reshape(-1).astype(jnp.int32), emission.shape[1])
-        end = p.seg * np.int32(emission.shape[1]) + sizes[p.seg]
-    at = row_numbers(x.shape[0])
-    valid = at < end
-    return Chains(p, x, valid, p.first & valid, at == end - 1)
+    return Chains(p, x, row_numbers(x.shape[0]) < p.end)
 
 
 def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
@@ -73,15 +75,14 @@ def _restored(emission: LoDArray, length: Array | None, rows: Array) -> Any:
 def _alpha(c: Chains, exps: Array, w: Array) -> tuple[Array, Array]:
     """(normalized forward variables, their norms [rows, 1]) in row order."""
 
-    def step(a, windows, alive):
-        x, first = windows
-        a = jnp.where(first, w[0], jnp.dot(a, w[2:])) * x
+    def step(before, x, alive):
+        a = before * x
         norm = jnp.sum(a, axis=1, keepdims=True)
         a = a / norm
-        return a, (a, norm)
+        return jnp.dot(a, w[2:]), (a, norm)
 
-    start = jnp.ones((c.p.n, exps.shape[1]), exps.dtype)
-    a, norm = run_forward(c.p, step, start, (c.p.packed(exps), c.p.packed(c.first[:, None])))
+    start = jnp.broadcast_to(w[:1], (c.p.n, exps.shape[1]))
+    a, norm = run_forward(c.p, step, start, c.p.packed(exps))
     return c.p.unpacked(a), c.p.unpacked(norm)
 
 
@@ -170,50 +171,46 @@ def _beta(c: Chains, exps: Array, w: Array) -> Array:
 
     reads = (c.p.packed(exps), c.p.packed(c.last[:, None]))
     _, weighted = run_backward(c.p, step, jnp.zeros((c.p.n, exps.shape[1]), exps.dtype), reads)
-    return jnp.take(weighted, c.p.back, axis=0, mode="clip")
+    return c.p.of_backward(weighted)
 
 
 def _transition_gradient(
     c: Chains, alpha: Array, weighted: Array, w: Array, tags: Array, d_x: Array, scale: Array
 ) -> Array:
     inner = jnp.where((c.valid & ~c.first)[:, None], scale, 0)
-    before = jnp.concatenate([alpha[:1], alpha[:-1]])
+    before = stretch(alpha, -1, alpha.shape[0])
     total = jnp.sum(jnp.dot(before, w[2:]) * weighted, axis=1, keepdims=True)
     pairs = jnp.dot((before * inner / jnp.where(inner == 0, 1, total)).T, weighted) * w[2:]
-    tags_before = jnp.concatenate([tags[:1], tags[:-1]])
-    pairs = pairs - jnp.dot((tags_before * inner).T, tags)
-    ends = [jnp.sum(jnp.where(flag[:, None], d_x, 0), axis=0) for flag in (c.first, c.last)]
-    return jnp.concatenate([jnp.stack(ends), pairs])
+    pairs = pairs - jnp.dot((stretch(tags, -1, tags.shape[0]) * inner).T, tags)
+    ends = [jnp.sum(jnp.where(flag[:, None], d_x, 0), axis=0)[:, None] for flag in (c.first, c.last)]
+    return jnp.concatenate([*ends, pairs.T], axis=1).T  # along the last dim: see ``fluidjax.execution.levels``
 
 
 def _best_tags(c: Chains, transition: Array) -> Array:
     """int32 [rows]: the tags of the best labelling (Viterbi), the lower tag where two are equal.
 
-    Forward only the scores are found, each a maximum. Which tag it came from is asked backward, along the labelling
-    alone: finding all K of them is K times as many comparisons, and a maximum with its place is not vectorized.
+    Forward only the scores are found, each a maximum, and take the emissions' place. Which tag one came from is asked
+    backward, along the labelling alone: finding all K of them is K times as many comparisons, and a maximum with its
+    place is not vectorized.
     """
-    inner = transition[2:]
+    start, end, inner = transition[:1], transition[1:2], transition[2:]
 
-    def forward(score, windows, alive):
-        x, first = windows
-        score = jnp.where(first, transition[0], jnp.max(score[:, :, None] + inner[None], axis=1)) + x
-        return score, score
+    def forward(reached, x, alive):
+        score = reached + x
+        return jnp.max(score[:, :, None] + inner[None], axis=1), (score,)
 
-    reads = (c.p.packed(c.x), c.p.packed(c.first[:, None]))
-    score = run_forward(c.p, forward, jnp.zeros((c.p.n, c.x.shape[1]), c.x.dtype), reads)
-    final = jnp.argmax(score + transition[1], axis=1).astype(jnp.int32)[:, None]
-    into = inner.T
+    reached = jnp.broadcast_to(start, (c.p.n, c.x.shape[1]))
+    (scores,) = run_forward(c.p, forward, reached, c.p.packed(c.x), overwrite=True)
+    # What is added where nothing follows (0), or a tag does (1 + tag).
+    follows = jnp.concatenate([end.T, inner], axis=1).T
 
-    def backward(tag, windows, alive):
-        before, final, last = windows
-        real = alive_rows(before.shape[0], alive)
-        tag = jnp.where(real, jnp.where(last, final, tag), 0)
-        origin = jnp.argmax(before + take(into, tag[:, 0]), axis=1).astype(jnp.int32)[:, None]
-        return jnp.where(real, origin, 0), tag
+    def backward(after, score, alive):
+        tag = lax.argmax(score + take(follows, after[:, 0]), 1, jnp.int32)[:, None]
+        real = alive_rows(tag.shape[0], alive)
+        return jnp.where(real, 1 + tag, 0), jnp.where(real, tag, 0)
 
-    reads = (c.p.packed(c.p.previous(c.p.unpacked(score), None)), final, c.p.packed(c.last[:, None]))
-    _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), reads)
-    return jnp.take(tags, c.p.back, axis=0, mode="clip")[:, 0]
+    _, tags = run_backward(c.p, backward, jnp.zeros((c.p.n, 1), jnp.int32), scores)
+    return c.p.of_backward(tags)[:, 0]
 
 
 @op(out="ViterbiPath", rows=Masked("label"), lod="emission", diff="", infer=shapes.crf_decoding)

@@ -8,7 +8,7 @@ from lowering.ops.recurrent import shapes
 from lowering.ops.recurrent.activations import NUMBERED, activation, slope
 from lowering.ops.recurrent.lstm import initial, packed_value
 from lowering.ragged.rows import offsets
-from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward
 from lowering.registry import MASKED, Wise, op
 from lowering.values import Array, LoDArray, Meta
 
@@ -98,7 +98,7 @@ def gru(
         return h, (gates, reset, h)
 
     gates, reset, hidden = run_forward(p, step, initial(p, h0, input, width), x, overwrite=True)
-    batch = [packed_value(input, v) for v in (gates, reset, hidden)]
+    batch = [packed_value(p, input, v) for v in (gates, reset, hidden)]
     return (*batch, input.with_data(p.unpacked(hidden)))
 
 
@@ -132,10 +132,10 @@ def _(
         real = alive_rows(d_gates.shape[0], alive)
         return jnp.where(real, d_prev, 0), jnp.where(real, d_gates, 0)
 
-    reads = (spare_rows(p, batch_gate), p.packed(h_prev), p.packed(d_hidden))
+    reads = (p.unbatched(batch_gate), p.packed(h_prev), p.packed(d_hidden))
     d_h0, d_gates = run_backward(p, step, jnp.zeros((p.n, width), input.dtype), reads)
-    d_input = jnp.take(d_gates, p.back, axis=0, mode="clip")
-    reset = p.unpacked(batch_reset_hidden_prev)
+    d_input = p.of_backward(d_gates)
+    reset = p.unpacked(p.unbatched(batch_reset_hidden_prev))
     d_weight = join_weight(
         jnp.dot(h_prev.T, d_input[:, : 2 * width]), jnp.dot(reset.T, d_input[:, 2 * width :]), weight.shape
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from lowering.ops.recurrent import shapes
 from lowering.ops.recurrent.activations import activation, slope
 from lowering.ragged.rows import offsets
-from lowering.ragged.time_major import Packing, alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.ragged.time_major import Order, alive_rows, materialized, pack, run_backward, run_forward
 from lowering.registry import MASKED, op
 from lowering.values import Array, LoDArray
 
@@ -90,14 +90,14 @@ def lstm_cell_gradient(
     return jnp.concatenate([d_candidate, d_i, d_f, d_o], axis=1), d_prev
 
 
-def initial(p: Packing, state: Array | None, like: Array, width: int) -> Array:
+def initial(p: Order, state: Array | None, like: Array, width: int) -> Array:
     """An initial state in rank order; zeros when none is given."""
     return jnp.zeros((p.n, width), like.dtype) if state is None else p.sorted(state)
 
 
-def packed_value(x: LoDArray, buffer: Array) -> LoDArray:
-    """A packed buffer as an op's output: its valid rows, and spare ones after them."""
-    return LoDArray(buffer, (), jnp.asarray(offsets(x)[-1], jnp.int32))
+def packed_value(p: Order, x: LoDArray, buffer: Array) -> LoDArray:
+    """A loop's buffer as an op's output, in packed order: its valid rows, and spare ones after them."""
+    return LoDArray(p.batched(buffer), (), jnp.asarray(offsets(x)[-1], jnp.int32))
 
 
 @op(
@@ -140,7 +140,7 @@ def lstm(
     carry = (initial(p, h0, input, width), initial(p, c0, input, width))
     gates, active, cell, hidden = run_forward(p, step, carry, p.packed(input.data) + b, overwrite=True)
     outs = [input.with_data(p.unpacked(v)) for v in (hidden, cell)]
-    return (*outs, packed_value(input, gates), packed_value(input, active))
+    return (*outs, packed_value(p, input, gates), packed_value(p, input, active))
 
 
 @lstm.grad(wrt="input h0 c0 weight bias", loops=True)
@@ -179,13 +179,13 @@ def _(
 
     zeros = jnp.zeros((p.n, width), input.dtype)
     reads = (
-        spare_rows(p, batch_gate),
-        spare_rows(p, batch_cell_pre_act),
+        p.unbatched(batch_gate),
+        p.unbatched(batch_cell_pre_act),
         p.packed(c_prev),
         p.packed(d_hidden),
     )
     (d_h0, d_c0), d_gates = run_backward(p, step, (zeros, zeros), reads)
-    d_input = jnp.take(d_gates, p.back, axis=0, mode="clip")
+    d_input = p.of_backward(d_gates)
     d_weight = jnp.dot(p.previous(hidden, h0).T, d_input)
     d_bias = bias_gradient(d_input, c_prev, cell, bias, use_peepholes)
     return (

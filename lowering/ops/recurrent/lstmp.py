@@ -17,7 +17,7 @@ from lowering.ops.recurrent.lstm import (
     split_bias,
 )
 from lowering.ragged.rows import offsets
-from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward, spare_rows
+from lowering.ragged.time_major import alive_rows, materialized, pack, run_backward, run_forward
 from lowering.registry import MASKED, Wise, op
 from lowering.values import LoDArray
 
@@ -72,7 +72,7 @@ def lstmp(
     carry = (initial(p, h0, input, proj_weight.shape[1]), initial(p, c0, input, proj_weight.shape[0]))
     gates, active, cell, hidden, proj = run_forward(p, step, carry, p.packed(input.data) + b, overwrite=True)
     outs = [input.with_data(p.unpacked(v)) for v in (proj, cell)]
-    return (*outs, *(packed_value(input, v) for v in (gates, active, hidden)))
+    return (*outs, *(packed_value(p, input, v) for v in (gates, active, hidden)))
 
 
 @lstmp.grad(wrt="input h0 c0 weight proj_weight bias", loops=True)
@@ -120,15 +120,15 @@ def _(
 
     zeros = [jnp.zeros((p.n, width), projection.dtype) for width in (proj_weight.shape[1], c_prev.shape[1])]
     packed = [p.packed(v) for v in (c_prev, projection.data, cell, d_projection)]
-    reads = (spare_rows(p, batch_gate), spare_rows(p, batch_cell_pre_act), *packed)
+    reads = (p.unbatched(batch_gate), p.unbatched(batch_cell_pre_act), *packed)
     (d_h0, d_c0), buffers = run_backward(p, step, tuple(zeros), reads)
-    d_input, d_proj = (jnp.take(v, p.back, axis=0, mode="clip") for v in buffers)
+    d_input, d_proj = map(p.of_backward, buffers)
     return (
         projection.with_data(d_input),
         None if h0 is None else p.unsorted(d_h0),
         None if c0 is None else p.unsorted(d_c0),
         jnp.dot(p.previous(projection.data, h0).T, d_input),
-        jnp.dot(p.unpacked(batch_hidden).T, d_proj),
+        jnp.dot(p.unpacked(p.unbatched(batch_hidden)).T, d_proj),
         bias_gradient(d_input, c_prev, cell, bias, use_peepholes),
     )
 
