@@ -72,6 +72,7 @@ class Visits:
 
     room: Room
     count: int = 0
+    spare: int = 0  # bytes of the room that these batches leave empty
 
 
 @dataclass
@@ -87,6 +88,8 @@ class Family:
         grown: how often room was made for more than had come.
         runs: how many there were, and ``records`` how often one was larger than all before.
         lasted: seconds that all runs took since room was last compiled ahead of them.
+        roomy: the ``most`` for which there is known to be room to spare; () if none is.
+        lined: what ``line`` found, until a room is timed again.
     """
 
     units: tuple[int, ...]
@@ -100,6 +103,8 @@ class Family:
     runs: int = 0
     records: int = 0
     lasted: float = 0.0
+    roomy: Sizes = ()
+    lined: tuple[float, float] | None = None
 
     @property
     def growing(self) -> bool:
@@ -109,6 +114,11 @@ class Family:
     def weight(self, sizes: Sizes) -> int:
         """The bytes of a batch of these sizes."""
         return sum(n * unit for n, unit in zip(sizes, self.units, strict=True)) or 1
+
+    def of(self, sizes: Sizes, room: Room, count: int = 0) -> Visits:
+        """The visits of batches of these sizes from now on."""
+        found = self.visits[sizes] = Visits(room, count, self.weight(room.sizes) - self.weight(sizes))
+        return found
 
     def came(self, sizes: Sizes) -> None:
         """Note the sizes of a batch."""
@@ -120,6 +130,11 @@ class Family:
 
     def line(self) -> tuple[float, float]:
         """(seconds, seconds for each byte) of a run, from the smallest and the largest room that were timed."""
+        if self.lined is None:
+            self.lined = self._line()
+        return self.lined
+
+    def _line(self) -> tuple[float, float]:
         timed = sorted((self.weight(r.sizes), r.seconds) for r in self.rooms if r.seconds)
         if not timed:
             return 0.0, 0.0
@@ -157,7 +172,7 @@ class Tiers:
         """Forget the compiled rooms, but not which sizes came."""
         self.edition += 1
         for family in self._families.values():
-            family.rooms, family.paid = [], 0.0
+            family.rooms, family.paid, family.roomy, family.lined = [], 0.0, (), None
 
     def visit(self, key: Hashable, sizes: Sizes, units: Sequence[int], floors: Callable[[], Sizes]) -> Visit:
         """A run of a batch of these sizes, in the best room for it; in a new one where it fits nowhere.
@@ -174,11 +189,22 @@ class Tiers:
             visits = family.visits.get(sizes)
             if visits is None or visits.room not in family.rooms:
                 room = self._room(family, sizes)
-                visits = Visits(room, visits.count if visits else 0)
                 family.came(sizes)
-                family.visits[sizes] = visits
+                visits = family.of(sizes, room, visits.count if visits else 0)
             started = self.clock() if visits.room.timed else 0.0
             return Visit(family, sizes, visits, self.edition, started)
+
+    def again(self, family: Family, sizes: Sizes, price: float) -> Visit | None:
+        """A run of a batch of sizes that came before, where nothing but to count it is left to do: it is not timed, and
+        no room is worth ``price`` seconds. None otherwise, and then nothing has happened.
+        """
+        with self.lock:
+            visits = family.visits.get(sizes)
+            if visits is None or visits.room.timed or visits.room not in family.rooms:
+                return None
+            visit = Visit(family, sizes, visits, self.edition, 0.0)
+            pays = family.paid >= _SHARE * price or _may_spare(visit, price)
+            return None if self._beside and price and pays else visit
 
     def _room(self, family: Family, sizes: Sizes) -> Room:
         found = self._fitting(family, sizes) or _coming(family, sizes)
@@ -213,7 +239,7 @@ class Tiers:
             room.ready = True
             for sizes, visits in list(family.visits.items()):
                 if room.holds(sizes) and family.weight(room.sizes) < family.weight(visits.room.sizes):
-                    family.visits[sizes] = Visits(room)
+                    family.of(sizes, room)
 
 
 class Visit(NamedTuple):
@@ -242,10 +268,10 @@ class Visit(NamedTuple):
         family.runs += 1
         self.visits.count += 1
         if seconds is not None:
-            room.seconds = min(room.seconds or seconds, seconds)
+            room.seconds, family.lined = min(room.seconds or seconds, seconds), None
         family.lasted += room.seconds
-        if self.sizes != room.sizes:
-            family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
+        if self.visits.spare:
+            family.paid += family.line()[1] * self.visits.spare
 
 
 def _coming(family: Family, sizes: Sizes) -> Room | None:
@@ -279,20 +305,27 @@ def _beyond(family: Family, size: int, have: int) -> int:
 
 def _spare(visit: Visit, price: float) -> Room | None:
     """Room for batches an eighth larger than the largest, where sizes change, runs are cheap, and there were enough."""
+    if not _may_spare(visit, price):
+        return None
     family = visit.family
-    if family.least == family.most or 50 * visit.visits.room.seconds > price:
-        return None
-    if family.lasted < price and not family.growing:
-        return None
     bounds = list(zip(family.least, family.most, strict=True))
     wanted = tuple(most + most // 8 if least < most else most for least, most in bounds)
     if any(r.holds(wanted) for r in family.rooms):
+        family.roomy = family.most
         return None
     family.grown += 1
     family.lasted = 0.0
     have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
     grown = (_beyond(family, most, n) if least < most else 0 for (least, most), n in zip(bounds, have, strict=True))
     return Room(tuple(map(max, grown, have)), ready=False)
+
+
+def _may_spare(visit: Visit, price: float) -> bool:
+    """Whether room to spare may be lacking, and may pay."""
+    family = visit.family
+    if family.roomy is family.most or family.least == family.most or 50 * visit.visits.room.seconds > price:
+        return False
+    return family.lasted >= price or family.growing
 
 
 def _closer(visit: Visit, price: float) -> Room | None:
