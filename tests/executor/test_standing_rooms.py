@@ -52,14 +52,15 @@ def test_batches_of_changing_sizes() -> None:
     lengths = [[2, 3], [7, 4], [1, 1], [40, 30], [3, 0], [0, 2], [50, 9]]
     for n in range(RUNS * len(lengths)):
         first, second = lengths[n % len(lengths)]
-        total, double = net.run({"x": fed(n, [first, second])}, ["sum", "double"], return_numpy=False)
+        total, *rows = net.run({"x": fed(n, [first, second])}, ["sum", "double", "x"], return_numpy=False)
         assert np.array(total).tolist() == [[n * first] * 3, [n * second] * 3]
-        assert double.recursive_sequence_lengths() == [[first, second]]
-        results.append((2 * n, first + second, double))
+        results.append((n, [first, second], rows))
         expected += np.float32([[n * first] * 3, [n * second] * 3])
     assert stand(net) == len(rooms(net).standing) >= 1
-    for number, rows, double in results:  # what was fetched does not change with later feeds
-        assert np.array(double).tolist() == [[number] * 3] * rows
+    for n, lengths, rows in results:  # what was fetched does not change with later feeds
+        for number, tensor in zip((2 * n, n), rows, strict=True):
+            assert np.array(tensor).tolist() == [[number] * 3] * sum(lengths)
+            assert tensor.recursive_sequence_lengths() == [lengths]
     np.testing.assert_array_equal(net.get("total"), expected)
 
 
