@@ -122,9 +122,11 @@ class Family:
 
     def came(self, sizes: Sizes) -> None:
         """Note the sizes of a batch."""
-        self.records += not self.most or any(map(operator.gt, sizes, self.most))
-        self.least = tuple(map(min, sizes, self.least or sizes))
-        self.most = tuple(map(max, sizes, self.most or sizes))
+        if not self.most or any(map(operator.gt, sizes, self.most)):
+            self.records += 1
+            self.most = tuple(map(max, sizes, self.most or sizes))
+        if not self.least or any(map(operator.lt, sizes, self.least)):
+            self.least, self.roomy = tuple(map(min, sizes, self.least or sizes)), ()
         if len(self.visits) >= _REMEMBERED:
             self.visits = {s: replace(v, count=v.count // 2) for s, v in self.visits.items() if v.count > 1}
 
@@ -186,25 +188,29 @@ class Tiers:
             family = self._families.get(key)
             if family is None:
                 family = self._families[key] = Family(tuple(units), floors())
-            visits = family.visits.get(sizes)
-            if visits is None or visits.room not in family.rooms:
-                room = self._room(family, sizes)
-                family.came(sizes)
-                visits = family.of(sizes, room, visits.count if visits else 0)
+            visits = self._visits(family, sizes)
             started = self.clock() if visits.room.timed else 0.0
             return Visit(family, sizes, visits, self.edition, started)
 
     def again(self, family: Family, sizes: Sizes, price: float) -> Visit | None:
-        """A run of a batch of sizes that came before, where nothing but to count it is left to do: it is not timed, and
-        no room is worth ``price`` seconds. None otherwise, and then nothing has happened.
+        """A run like ``visit``'s where nothing but to count it is left to do: it is not timed, and no room is worth
+        ``price`` seconds. None otherwise; ``visit`` then finds the same.
         """
         with self.lock:
-            visits = family.visits.get(sizes)
-            if visits is None or visits.room.timed or visits.room not in family.rooms:
+            visits = self._visits(family, sizes)
+            if visits.room.timed:
                 return None
             visit = Visit(family, sizes, visits, self.edition, 0.0)
             pays = family.paid >= _SHARE * price or _may_spare(visit, price)
             return None if self._beside and price and pays else visit
+
+    def _visits(self, family: Family, sizes: Sizes) -> Visits:
+        visits = family.visits.get(sizes)
+        if visits is None or visits.room not in family.rooms:
+            room = self._room(family, sizes)
+            family.came(sizes)
+            visits = family.of(sizes, room, visits.count if visits else 0)
+        return visits
 
     def _room(self, family: Family, sizes: Sizes) -> Room:
         found = self._fitting(family, sizes) or _coming(family, sizes)
