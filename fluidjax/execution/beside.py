@@ -9,8 +9,9 @@ import jax
 
 from fluidjax.execution import background
 from fluidjax.execution.compilations import Compilations
+from fluidjax.execution.families import Family, Room, Sizes
 from fluidjax.execution.retry import Attempts
-from fluidjax.execution.tiers import Family, Room, Sizes, Visit
+from fluidjax.execution.tiers import Visit
 from fluidjax.execution.whole import WholeRuns
 from lowering.engine.x64 import with_device
 

@@ -17,9 +17,9 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.values import Resident
 from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.families import Family
 from fluidjax.execution.mesh import on_one_device
 from fluidjax.execution.standing import Standing
-from fluidjax.execution.tiers import Family
 
 if TYPE_CHECKING:
     from fluidjax.execution.standing_rooms import Rooms

@@ -9,9 +9,10 @@ import numpy as np
 
 from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
+from fluidjax.execution.families import Room, Sizes
 from fluidjax.execution.feed import Ragged
 from fluidjax.execution.standing import MOST, Standing
-from fluidjax.execution.tiers import Room, Sizes, Visit
+from fluidjax.execution.tiers import Visit
 from lowering.values import LoDArray
 
 if TYPE_CHECKING:

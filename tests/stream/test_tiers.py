@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluidjax.execution.buckets import bucket, finer
-from fluidjax.execution.tiers import _SHARE, Family, Room, Tiers
+from fluidjax.execution.families import Family, Room
+from fluidjax.execution.tiers import _SHARE, Tiers
 
 
 class Costs(NamedTuple):
