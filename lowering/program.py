@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -53,7 +53,12 @@ def forward_names(name: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class OpView:
-    """One OpDesc: slots map to variable names; a BLOCK attribute is the block's index."""
+    """One OpDesc: slots map to variable names; a BLOCK attribute is the block's index.
+
+    Attributes:
+        index, block_idx: where it stands.
+        origin: (index, block_idx) in the user's program, for messages; None: it stands there still.
+    """
 
     type: str
     inputs: Mapping[str, Sequence[str]]
@@ -61,6 +66,23 @@ class OpView:
     attrs: Mapping[str, Any]
     index: int = -1
     block_idx: int = 0
+    origin: tuple[int, int] | None = field(default=None, compare=False)
+
+    def moved(self, index: int, block_idx: int = 0) -> OpView:
+        """The op at another place, in a program that is made of the user's."""
+        stood = (self.index, self.block_idx) if self.index >= 0 else None
+        return replace(self, index=index, block_idx=block_idx, origin=self.origin or stood)
+
+    @property
+    def number(self) -> int:
+        """The op's index in the user's program."""
+        return self.index if self.origin is None else self.origin[0]
+
+    @property
+    def label(self) -> str:
+        """The op for messages: its type and where it stands in the user's program."""
+        index, block_idx = self.origin or (self.index, self.block_idx)
+        return f"op {self.type} (#{index} of block {block_idx})"
 
     @property
     def is_backward(self) -> bool:
@@ -93,7 +115,7 @@ class OpView:
     def place(self) -> str:
         """Identifies the op for messages, with the user's line."""
         line = self.user_line()
-        return f"op {self.type} (#{self.index} of block {self.block_idx})" + (f", built at: {line}" if line else "")
+        return self.label + (f", built at: {line}" if line else "")
 
     def user_line(self) -> str:
         """The line of the user's script that created this op, or '' if none was recorded."""

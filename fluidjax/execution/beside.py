@@ -9,8 +9,9 @@ import jax
 
 from fluidjax.execution import background
 from fluidjax.execution.compilations import Compilations
+from fluidjax.execution.families import Family, Room, Sizes
 from fluidjax.execution.retry import Attempts
-from fluidjax.execution.tiers import Room, Visit
+from fluidjax.execution.tiers import Visit
 from fluidjax.execution.whole import WholeRuns
 from lowering.engine.x64 import with_device
 
@@ -22,6 +23,11 @@ class Beside:
         self._attempts = attempts
         self._whole = whole
         self._compilations = compilations
+
+    def again(self, family: Family, sizes: Sizes) -> Visit | None:
+        """A run of a batch like those before, which has only to be counted (see ``Tiers.again``)."""
+        whole = self._whole.compiled
+        return None if whole is None else self._compilations.tiers.again(family, sizes, whole.price)
 
     def note(self, visit: Visit, seed: Any, results: Any, *, compiled: bool) -> None:
         """Note a run, in which something was ``compiled`` or not, and start the compilations that now pay."""

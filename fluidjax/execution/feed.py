@@ -18,9 +18,10 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.buckets import bucket, sum_of_others
 from fluidjax.execution.dense import ChangingDims, Dense
 from fluidjax.execution.exchange import lod_array, to_holder, to_lowering, usual_room
+from fluidjax.execution.families import Sizes
 from fluidjax.execution.feed_checks import checked, from_python
 from fluidjax.execution.ones import OneRowFeeds
-from fluidjax.execution.tiers import Sizes, Tiers, Visit
+from fluidjax.execution.tiers import Tiers, Visit
 from fluidjax.framework.callstack import depth_of_user
 from lowering.program import VarView
 

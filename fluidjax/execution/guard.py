@@ -47,7 +47,7 @@ class Checks(NamedTuple):
     @staticmethod
     def of(watch: Watch) -> Checks:
         """The checks of a step whose trace found ``watch``."""
-        limits = tuple(limit for check in watch.on_host for limit in check.limits)
+        limits = tuple(dict.fromkeys(limit for check in watch.on_host for limit in check.limits))
         return Checks(watch, limits, tuple(check for check in watch.on_host if not check.limits))
 
     def before(self, values: Sequence[Any]) -> None:

@@ -78,7 +78,7 @@ def check_finite(op: OpView, values: dict[str, Any]) -> None:
             continue
         line = op.user_line().strip()
         raise NonFiniteError(
-            f"op {op.type} (#{op.index} of block {op.block_idx}) wrote non-finite numbers to {name!r}:"
+            f"{op.label} wrote non-finite numbers to {name!r}:"
             f" {int(np.isnan(array).sum())} NaN and {int(np.isinf(array).sum())} infinite of {array.size}; expected"
             f" finite ones (FLAGS_check_nan_inf is set).{' Built at: ' + line if line else ''}"
             " Check the op's inputs, lower the learning rate or clip the gradients.\n"

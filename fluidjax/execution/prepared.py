@@ -68,10 +68,10 @@ class Prepared:
         self._job, self._alike = job, job.alike
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
-        self._settled = SettledRuns(job, self._attempts, self._compilations)
-        self.again = self._settled.again
         self._whole = WholeRuns(job, self._attempts, self._compilations)
         self._beside = Beside(self._attempts, self._whole, self._compilations)
+        self._settled = SettledRuns(job, self._attempts, self._compilations, self._beside)
+        self.again = self._settled.again
         self._interpreted = InterpretedRuns(job, self._attempts, self._compilations)
         self._segmented = SegmentedRuns(job, self._attempts, self._compilations, self._interpreted)
         self._lock = threading.RLock()  # taken inside the scope's lock

@@ -73,7 +73,7 @@ class Recompilations:
             return f"{name!r}"
         line = writer.user_line()
         built = f", built at: {line}" if line else ""
-        return f"{name!r} of op {writer.type} (#{writer.index} of block 0{built})"
+        return f"{name!r} of op {writer.type} (#{writer.number} of block 0{built})"
 
 
 def _form(value: Any) -> str:

@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -17,8 +17,12 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.values import Resident
 from fluidjax.execution.buffers import Buffers
 from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.families import Family
 from fluidjax.execution.mesh import on_one_device
 from fluidjax.execution.standing import Standing
+
+if TYPE_CHECKING:
+    from fluidjax.execution.standing_rooms import Rooms
 
 
 class ResidentState:
@@ -40,9 +44,10 @@ class ResidentState:
         compiled: what runs it again, without a look at the scope, by the form of the feeds.
         alone: whether these runs need exclusive use of the scope.
         apart: whether none of their fetches is a variable of the scope.
-        last: the step of the last run.
+        last: the step of the last run; of ragged feeds, the family of their sizes.
         prompt: whether a step on what the last run left, and on feeds that stand, is done when it returns.
         standing: where feeds of its form stand, once two runs had it; None: nowhere.
+        rooms: where ragged feeds like its stand, once two runs had them; None: nowhere.
         lock: the scope's lock.
     """
 
@@ -72,8 +77,9 @@ class ResidentState:
         self.alone = True
         self.apart = False
         self.prompt = False
-        self.last: Compiled | None = None
+        self.last: Compiled | Family | None = None
         self.standing: Standing | None = None
+        self.rooms: Rooms | None = None
         self._valid = False
         self._scope: Callable[[], Scope | None] = lambda: None
         self._edition = 0

@@ -28,11 +28,12 @@ from fluidjax.base.scope import Scope
 from fluidjax.execution.buckets import enlarged, least_rows, operations_of_row
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.families import Sizes
 from fluidjax.execution.feed import Feeder
 from fluidjax.execution.mesh import Unspreadable
 from fluidjax.execution.sized import read_for
 from fluidjax.execution.state import gather_values
-from fluidjax.execution.tiers import Sizes, Visit
+from fluidjax.execution.tiers import Visit
 from lowering.engine.plan import Plan, make_plan
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.values import LoDArray

@@ -18,13 +18,16 @@ from typing import Any
 import jax
 
 from fluidjax.base.scope import Scope
+from fluidjax.execution.beside import Beside
 from fluidjax.execution.compilations import Compilations, Job
 from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.form import form
 from fluidjax.execution.resident import ResidentState
 from fluidjax.execution.retry import Attempts
 from fluidjax.execution.standing import Standing
+from fluidjax.execution.standing_rooms import Rooms
 from fluidjax.execution.state import checked_fetches
+from fluidjax.execution.tiers import Visit
 from fluidjax.execution.writer import drop
 from lowering.engine.interrupts import uninterrupted
 from lowering.errors import Need
@@ -33,10 +36,11 @@ from lowering.errors import Need
 class SettledRuns:
     """Runs of a job that need nothing traced, gathered or enlarged."""
 
-    def __init__(self, job: Job, attempts: Attempts, compilations: Compilations):
+    def __init__(self, job: Job, attempts: Attempts, compilations: Compilations, beside: Beside):
         self._fetches = job.fetches
         self._attempts = attempts
         self._compilations = compilations
+        self._beside = beside
         self._names, self._may_stand = job.feeds, job.platform == "cpu" and job.spread is None
 
     def again(self, scope: Scope, feed: Mapping[str, Any], program: Any) -> list[Any] | None:
@@ -44,10 +48,12 @@ class SettledRuns:
         values; None when the feeds are others, and then nothing has happened.
         """
         state = self._compilations.state()
-        if state is None or state.standing is None:
+        if state is None or (state.standing is None and state.rooms is None):
             return None
         with scope._lock:
-            standing = state.standing
+            standing, visit = state.standing, None
+            if standing is None:
+                standing, visit = self._in_room(state, feed)
             if standing is None or not state.current(scope):
                 return None
             if not (state.prompt or self._awaited(state, standing)):
@@ -57,10 +63,20 @@ class SettledRuns:
             if standing.looks:
                 standing.look()
             if standing.ran:
-                return self._step(scope, state, standing.compiled, standing.given, standing.key)
-            found = uninterrupted(partial(self._step, scope, state, standing.compiled, standing.given, standing.key))
-            standing.ran = True  # not before: after an interrupt the next run is still the first
-            return found
+                found = self._step(scope, state, standing.compiled, standing.given, standing.key)
+            else:
+                step = partial(self._step, scope, state, standing.compiled, standing.given, standing.key)
+                found = uninterrupted(step)
+                standing.ran = True  # not before: after an interrupt the next run is still the first
+        if visit is not None and found is not None:
+            visit.done(None)
+        return found
+
+    def _in_room(self, state: ResidentState, feed: Mapping[str, Any]) -> tuple[Standing | None, Visit | None]:
+        """Where ragged feeds of these sizes stand, and their visit; Nones where they have to be looked at."""
+        rooms = state.rooms
+        visit = None if rooms is None or self._attempts.exact else rooms.visit(feed, self._beside)
+        return (None, None) if rooms is None or visit is None else (rooms.standing.get(visit.visits.room), visit)
 
     @staticmethod
     def _awaited(state: ResidentState, standing: Standing) -> bool:
@@ -133,10 +149,34 @@ class SettledRuns:
         """Let the next run find memory for its feeds, if this one was the second with arrays of this form."""
         if state.standing is not None and state.standing.compiled is compiled:
             return
-        before, state.last, state.standing = state.last, compiled, None
+        visit = self._attempts.visit
+        last = compiled if visit is None else visit.family
+        before, state.last, state.standing = state.last, last, None
+        if visit is not None:
+            return self._let_rows_stand(state, compiled, visit, feed, feeds, seed, again=before is last)
         as_fed = all(feed[name] is value for name, value in zip(self._names, feeds, strict=True))
         if self._may_stand and before is compiled and as_fed and state.replaced and not compiled.traced.expected:
-            state.standing = Standing.of(compiled, state.kept, self._names, feeds, seed)
+            state.standing, state.rooms = Standing.of(compiled, state.kept, self._names, feeds, seed), None
+
+    def _let_rows_stand(
+        self,
+        state: ResidentState,
+        compiled: Compiled,
+        visit: Visit,
+        feed: Mapping[str, Any],
+        feeds: list[Any],
+        seed: Any,
+        *,
+        again: bool,
+    ) -> None:
+        """Let later runs in this room find memory for their feeds, if the last batch was of this family, too."""
+        if not (self._may_stand and state.replaced and again):
+            return
+        rooms, room = state.rooms, visit.visits.room
+        if rooms is None or rooms.family is not visit.family:
+            rooms = state.rooms = Rooms(visit, self._names, feed, feeds)
+        if rooms.possible and room not in rooms.standing:
+            rooms.add(room, Standing.of(compiled, state.kept, self._names, feeds, seed, rooms.left))
 
     def _step(self, scope: Scope, state: ResidentState, compiled: Compiled, given: Any, seed: Any) -> list[Any] | None:
         """Call the step: the fetched values; None where a buffer of a loop was too small, and nothing has changed."""

@@ -14,13 +14,16 @@ import jax
 import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.compiled import Compiled
 from fluidjax.execution.kept_parts import taken
 from fluidjax.execution.seeds import next_seed
+from lowering.engine.align import as_expected
 from lowering.engine.host_arrays import empty
+from lowering.values import LoDArray
 
 # Bytes of feeds that are copied; larger batches would keep twice their memory, and take longer than all else here.
-_MOST = 4 << 20
+MOST = 4 << 20
 
 
 class Fed(NamedTuple):
@@ -30,6 +33,29 @@ class Fed(NamedTuple):
     dtype: np.dtype
     shape: tuple[int, ...]
     memory: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Where the rows of a ragged feed stand: ``padded`` to the room, on memory that stays, and their ``count``."""
+
+    name: str
+    padded: LoDArray
+    count: np.ndarray
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+        return self.padded.data.nbytes + sum(offsets.nbytes for offsets in self.padded.lod)
+
+    def take(self, fed: LoDTensor) -> None:
+        """Copy rows and offsets that fit; what is left is filled as padding is (I1)."""
+        data, memory, rows = fed._value, self.padded.data, len(fed._value)
+        memory[:rows] = data
+        memory[rows:] = data[0] if rows else 0
+        for offsets, level in zip(self.padded.lod, fed._lod, strict=True):
+            offsets[: len(level)] = level
+            offsets[len(level) :] = level[-1]
+        self.count[...] = rows
 
 
 class Standing:
@@ -45,35 +71,53 @@ class Standing:
         ran: whether the step ran on these arrays.
     """
 
-    __slots__ = ("_feeds", "_seed", "compiled", "given", "key", "looks", "overtakes", "ran", "values")
+    __slots__ = ("_feeds", "_rows", "_seed", "compiled", "given", "key", "looks", "overtakes", "ran", "values")
 
     def __init__(
-        self, compiled: Compiled, kept: Sequence[Any], feeds: Sequence[Fed], arrays: Sequence[Any], seed: Sequence[Any]
+        self,
+        compiled: Compiled,
+        kept: Sequence[Any],
+        feeds: Mapping[str, Any],
+        arrays: Sequence[Any],
+        seed: Sequence[Any],
     ):
         self.compiled = compiled
         self.given = (*kept, *arrays, *compiled.numbers, *taken(compiled.parts, kept))
         self._seed, self.key = seed
-        self.values = [*kept, *(fed.memory for fed in feeds)]
+        self.values = [*kept, *feeds.values()]
         self.looks = compiled.checks is not None or bool(compiled.executable.scratch)
         self.overtakes = not returns_when_done()
         self.ran = False
-        self._feeds = tuple(feeds)
+        self._feeds = tuple(Fed(n, m.dtype, m.shape, m) for n, m in feeds.items() if type(m) is np.ndarray)
+        self._rows = tuple(Rows(n, m, np.asarray(m.nrows)) for n, m in feeds.items() if type(m) is LoDArray)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the feeds here take."""
+        return sum(fed.memory.nbytes for fed in self._feeds) + sum(rows.bytes for rows in self._rows)
 
     @staticmethod
     def of(
-        compiled: Compiled, kept: Sequence[Any], names: Sequence[str], feeds: Sequence[Any], seed: Any
+        compiled: Compiled,
+        kept: Sequence[Any],
+        names: Sequence[str],
+        feeds: Sequence[Any],
+        seed: Any,
+        most: int = MOST,
     ) -> Standing | None:
-        """Memory for such feeds; None where there is none: not all are arrays of the host, or they are too large."""
-        if not all(type(fed) is np.ndarray for fed in feeds) or sum(fed.nbytes for fed in feeds) > _MOST:
+        """Memory for such feeds; None where there is none: not all are arrays of the host, or they take more than
+        ``most`` bytes.
+        """
+        leaves, structure = jax.tree_util.tree_flatten([*feeds, *(() if seed is None else (seed,))])
+        if not all(type(leaf) is np.ndarray for leaf in leaves) or sum(leaf.nbytes for leaf in leaves) > most:
             return None
-        memory = [empty(fed.shape, fed.dtype) for fed in feeds]
-        key = None if seed is None else empty(seed.shape, seed.dtype)
-        arrays = [_in_place(each) for each in (*memory, *(() if key is None else (key,)))]
+        memory = [empty(leaf.shape, leaf.dtype) for leaf in leaves]
+        arrays = [_in_place(each) for each in memory]
         if any(array is None for array in arrays):
             return None
-        fed = [Fed(name, m.dtype, m.shape, m) for name, m in zip(names, memory, strict=True)]
-        seeds = (key, None if key is None else arrays.pop())
-        return Standing(compiled, kept, fed, arrays, seeds)
+        hosts, given = (jax.tree_util.tree_unflatten(structure, each) for each in (memory, arrays))
+        seeds = (None, None) if seed is None else (hosts.pop(), given.pop())
+        return Standing(compiled, kept, dict(zip(names, hosts, strict=True)), given, seeds)
 
     def take(self, feed: Mapping[str, Any], program: Any) -> bool:
         """Copy what is fed, and draw the run's seed; False where a feed has another form, and then none is drawn."""
@@ -82,6 +126,10 @@ class Standing:
             if type(fed) is not np.ndarray or fed.dtype != dtype or fed.shape != shape:
                 return False
             memory[...] = fed
+        for rows in self._rows:
+            rows.take(feed[rows.name])
+        if self._rows and not as_expected(self.compiled.traced.expected, self.values):
+            return False
         if self._seed is not None:
             self._seed[...] = next_seed(program)
         return True

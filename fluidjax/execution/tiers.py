@@ -20,116 +20,24 @@ on a stream that goes on as it began.
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fluidjax.execution import buckets
-
-Sizes = tuple[int, ...]
+from fluidjax.execution.families import Family, Room, Sizes, Visits
 
 # What a second of compiling beside the runs costs them: with a core to spare, the time spent waiting for Python's lock.
 _SHARE = 0.25 if (os.cpu_count() or 1) > 1 else 1.0
 # Where nothing compiles beside the runs, a room larger than needed by more than this factor is worth compiling at once.
 _WIDEST = 8
-# The part of a run's time assumed to be proportional to the room, until two rooms have been measured.
-_PART = 0.5
 _STEADY = 1  # how often room is made for a little more before sizes are assumed to keep growing
 _KINDS = 256  # distinct sizes that are considered for rooms of their own
-_REMEMBERED = 2048  # distinct sizes that are counted; then the rare ones are forgotten
-
-
-@dataclass(eq=False)
-class Room:
-    """One executable, or what is to become one: how many of each it has room for, and its fastest run in seconds."""
-
-    sizes: Sizes
-    ready: bool = True
-    failed: bool = False
-    seconds: float = 0.0
-    runs: int = 0
-
-    @property
-    def timed(self) -> bool:
-        """Whether its next run is timed: runs 1, 2, 4, 8 ... are."""
-        return self.runs & (self.runs - 1) == 0
-
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether a batch of these sizes fits."""
-        return all(a >= b for a, b in zip(self.sizes, sizes, strict=True))
-
-
-@dataclass
-class Visits:
-    """The batches of one size: the room they run in, and how many came since one was last compiled for them."""
-
-    room: Room
-    count: int = 0
-
-
-@dataclass
-class Family:
-    """Batches that are alike but for their sizes.
-
-    Attributes:
-        units: the bytes that one of each size takes.
-        floors: room that each size gets in any case.
-        visits: the visits of the sizes that came lately.
-        least, most: of each size that ever came; () before the first.
-        paid: seconds that runs in larger rooms took longer, since a closer one was last looked for.
-        grown: how often room was made for more than had come.
-        runs: how many there were, and ``records`` how often one was larger than all before.
-        lasted: seconds that all runs took since room was last compiled ahead of them.
-    """
-
-    units: tuple[int, ...]
-    floors: Sizes
-    least: Sizes = ()
-    most: Sizes = ()
-    rooms: list[Room] = field(default_factory=list)
-    visits: dict[Sizes, Visits] = field(default_factory=dict)
-    paid: float = 0.0
-    grown: int = 0
-    runs: int = 0
-    records: int = 0
-    lasted: float = 0.0
-
-    @property
-    def growing(self) -> bool:
-        """Whether sizes grow more often than by chance, which is about ln(runs) times."""
-        return self.records > 2 * math.log2(max(self.runs, 1)) + 1
-
-    def weight(self, sizes: Sizes) -> int:
-        """The bytes of a batch of these sizes."""
-        return sum(n * unit for n, unit in zip(sizes, self.units, strict=True)) or 1
-
-    def came(self, sizes: Sizes) -> None:
-        """Note the sizes of a batch."""
-        self.records += not self.most or any(map(operator.gt, sizes, self.most))
-        self.least = tuple(map(min, sizes, self.least or sizes))
-        self.most = tuple(map(max, sizes, self.most or sizes))
-        if len(self.visits) >= _REMEMBERED:
-            self.visits = {s: replace(v, count=v.count // 2) for s, v in self.visits.items() if v.count > 1}
-
-    def line(self) -> tuple[float, float]:
-        """(seconds, seconds for each byte) of a run, from the smallest and the largest room that were timed."""
-        timed = sorted((self.weight(r.sizes), r.seconds) for r in self.rooms if r.seconds)
-        if not timed:
-            return 0.0, 0.0
-        (low, fast), (high, slow) = timed[0], timed[-1]
-        rate = max(slow - fast, 0.0) / (high - low) if high > low else _PART * slow / high
-        return max(slow - rate * high, 0.0), rate
-
-    def close(self, sizes: Sizes) -> Sizes:
-        """The usual room for a batch."""
-        return tuple(max(buckets.bucket(n), floor) for n, floor in zip(sizes, self.floors, strict=True))
 
 
 def clock(platform: str) -> Callable[[], float]:
@@ -157,7 +65,7 @@ class Tiers:
         """Forget the compiled rooms, but not which sizes came."""
         self.edition += 1
         for family in self._families.values():
-            family.rooms, family.paid = [], 0.0
+            family.rooms, family.paid, family.roomy, family.lined = [], 0.0, (), None
 
     def visit(self, key: Hashable, sizes: Sizes, units: Sequence[int], floors: Callable[[], Sizes]) -> Visit:
         """A run of a batch of these sizes, in the best room for it; in a new one where it fits nowhere.
@@ -171,14 +79,29 @@ class Tiers:
             family = self._families.get(key)
             if family is None:
                 family = self._families[key] = Family(tuple(units), floors())
-            visits = family.visits.get(sizes)
-            if visits is None or visits.room not in family.rooms:
-                room = self._room(family, sizes)
-                visits = Visits(room, visits.count if visits else 0)
-                family.came(sizes)
-                family.visits[sizes] = visits
+            visits = self._visits(family, sizes)
             started = self.clock() if visits.room.timed else 0.0
             return Visit(family, sizes, visits, self.edition, started)
+
+    def again(self, family: Family, sizes: Sizes, price: float) -> Visit | None:
+        """A run like ``visit``'s where nothing but to count it is left to do: it is not timed, and no room is worth
+        ``price`` seconds. None otherwise; ``visit`` then finds the same.
+        """
+        with self.lock:
+            visits = self._visits(family, sizes)
+            if visits.room.timed:
+                return None
+            visit = Visit(family, sizes, visits, self.edition, 0.0)
+            pays = family.paid >= _SHARE * price or _may_spare(visit, price)
+            return None if self._beside and price and pays else visit
+
+    def _visits(self, family: Family, sizes: Sizes) -> Visits:
+        visits = family.visits.get(sizes)
+        if visits is None or visits.room not in family.rooms:
+            room = self._room(family, sizes)
+            family.came(sizes)
+            visits = family.of(sizes, room, visits.count if visits else 0)
+        return visits
 
     def _room(self, family: Family, sizes: Sizes) -> Room:
         found = self._fitting(family, sizes) or _coming(family, sizes)
@@ -213,7 +136,7 @@ class Tiers:
             room.ready = True
             for sizes, visits in list(family.visits.items()):
                 if room.holds(sizes) and family.weight(room.sizes) < family.weight(visits.room.sizes):
-                    family.visits[sizes] = Visits(room)
+                    family.of(sizes, room)
 
 
 class Visit(NamedTuple):
@@ -242,10 +165,10 @@ class Visit(NamedTuple):
         family.runs += 1
         self.visits.count += 1
         if seconds is not None:
-            room.seconds = min(room.seconds or seconds, seconds)
+            room.seconds, family.lined = min(room.seconds or seconds, seconds), None
         family.lasted += room.seconds
-        if self.sizes != room.sizes:
-            family.paid += family.line()[1] * (family.weight(room.sizes) - family.weight(self.sizes))
+        if self.visits.spare:
+            family.paid += family.line()[1] * self.visits.spare
 
 
 def _coming(family: Family, sizes: Sizes) -> Room | None:
@@ -279,20 +202,27 @@ def _beyond(family: Family, size: int, have: int) -> int:
 
 def _spare(visit: Visit, price: float) -> Room | None:
     """Room for batches an eighth larger than the largest, where sizes change, runs are cheap, and there were enough."""
+    if not _may_spare(visit, price):
+        return None
     family = visit.family
-    if family.least == family.most or 50 * visit.visits.room.seconds > price:
-        return None
-    if family.lasted < price and not family.growing:
-        return None
     bounds = list(zip(family.least, family.most, strict=True))
     wanted = tuple(most + most // 8 if least < most else most for least, most in bounds)
     if any(r.holds(wanted) for r in family.rooms):
+        family.roomy = family.most
         return None
     family.grown += 1
     family.lasted = 0.0
     have = [max(r.sizes[i] for r in family.rooms) for i in range(len(wanted))]
     grown = (_beyond(family, most, n) if least < most else 0 for (least, most), n in zip(bounds, have, strict=True))
     return Room(tuple(map(max, grown, have)), ready=False)
+
+
+def _may_spare(visit: Visit, price: float) -> bool:
+    """Whether room to spare may be lacking, and may pay."""
+    family = visit.family
+    if family.roomy is family.most or family.least == family.most or 50 * visit.visits.room.seconds > price:
+        return False
+    return family.lasted >= price or family.growing
 
 
 def _closer(visit: Visit, price: float) -> Room | None:

@@ -103,4 +103,4 @@ def _cost(op: OpView, lowered: Any, results: Mapping[str, Any]) -> Cost:
     first = data_of(next(iter(results.values()), None))
     output = f"{first.dtype}{list(first.shape)}" if hasattr(first, "shape") else ""
     counted = (float(analysis.get(name, 0.0)) for name in ("flops", "bytes accessed"))
-    return Cost(f"{op.type} (#{op.index})", output, *counted)
+    return Cost(f"{op.type} (#{op.number})", output, *counted)

@@ -197,6 +197,11 @@ def check_expected(expected: Expected, inputs: Sequence[Any]) -> None:
             raise need
 
 
+def as_expected(expected: Expected, inputs: Sequence[Any]) -> bool:
+    """Whether inputs are as expected, as far as the host knows."""
+    return all(_met(what, inputs) for what in expected)
+
+
 def _met(what: Equal | Least | Same, inputs: Sequence[Any]) -> bool:
     if isinstance(what, Least):
         size = _size(inputs[what.at], what.label)

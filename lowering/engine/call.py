@@ -69,12 +69,11 @@ def _as_gradient(name: str, value: Any, program: ProgramView) -> Any:
 def _check_initialized(slot: Slot, names: Sequence[str], values: list[Any], op: OpView) -> None:
     if not names and not slot.duplicable:
         raise SlotError(
-            f"op {op.type} (#{op.index} of block {op.block_idx}) needs input {slot.name}, and no variable is bound"
-            " to it; bind one where the op is appended"
+            f"{op.label} needs input {slot.name}, and no variable is bound to it; bind one where the op is appended"
         )
     for name, value in zip(names, values, strict=True):
         if value is None:
-            reader = f"op {op.type} (#{op.index} of block {op.block_idx})"
+            reader = op.label
             raise UninitializedError(
                 f"{reader} reads variable {name!r} through slot {slot.name}, but the variable is uninitialized:"
                 " expected a value, found none. Feed it, run the startup program that initializes it, or set it in the"
@@ -90,7 +89,7 @@ def _check_elements(slot: Slot, names: Sequence[str], values: list[Any], definit
         return
     for name, value in zip(names, values, strict=True):
         if isinstance(value, Form):
-            raise UninitializedError.shape_alone(f"op {op.type} (#{op.index})", name, value.shape)
+            raise UninitializedError.shape_alone(f"op {op.type} (#{op.number})", name, value.shape)
 
 
 def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any
         values = value if slot.duplicable and value is not None else [value]
         if slot.duplicable and value is not None and len(values) < len(names):
             raise SlotError(
-                f"op {op.type} (#{op.index}) yields {len(values)} values for {slot.name}, but {len(names)} variables"
+                f"op {op.type} (#{op.number}) yields {len(values)} values for {slot.name}, but {len(names)} variables"
                 f" {list(names)} are bound to it; bind as many as the op yields"
             )
         for name, single in zip(names, values, strict=False):

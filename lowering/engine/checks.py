@@ -145,7 +145,7 @@ class Fault(NamedTuple):
         op, line = self.op, self.op.user_line().strip()
         where = f"\n  built at: {line}" if line else ""
         return InvalidArgumentError(
-            f"op {op.type} (#{op.index} of block {op.block_idx}) cannot take the value {value} of {self.variable!r}."
+            f"{op.label} cannot take the value {value} of {self.variable!r}."
             f"{where}\n  expected: {self.expected}\n  received: {value}\n"
             f"  to do: correct what is fed or computed as {self.variable!r}; the variables of the step are as they"
             " were before it (FLAGS_check_values=0 turns this check off)"

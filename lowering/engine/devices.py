@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lowering.engine.dataflow import MARKERS, Use, definitions, sub_blocks, uses
@@ -188,7 +188,7 @@ class Writer:
         return is_joint(op, self._devices) or is_joint_gradient(op, self._devices)
 
     def _add(self, op: OpView) -> None:
-        self._ops.append(replace(op, index=len(self._ops)))
+        self._ops.append(op.moved(len(self._ops)))
 
     def _write_differing(self, op: OpView) -> None:
         """An op that computes something else on each device."""

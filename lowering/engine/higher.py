@@ -268,7 +268,7 @@ def _recalled(parts: _Parts, maker: GradMaker, slot: str) -> list[str]:
     if maker.forward is None:
         names = [n for s in parts.saved for n in maker.input(s) if n != EMPTY]
         raise LoweringError(
-            f"the gradient of op {parts.base.type} (#{maker.op.index}) needs input {slot} of the {forward.type} that"
+            f"the gradient of op {parts.base.type} (#{maker.op.number}) needs input {slot} of the {forward.type} that"
             f" computed {names}: expected such an op before it in the block, found none. Differentiate the program"
             " that holds the forward ops"
         )

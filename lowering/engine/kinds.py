@@ -142,10 +142,7 @@ def _is_strange(program: ProgramView, block: int, name: str, value: Any) -> bool
 
 def _message(op: OpView, what: str, name: str, held: np.dtype, declared: np.dtype | None) -> str:
     line = op.user_line()
-    return (
-        f"op {op.type} (#{op.index} of block {op.block_idx}) {what}."
-        + (f"\n  built at: {line.strip()}" if line else "")
-    ) + (
+    return (f"{op.label} {what}." + (f"\n  built at: {line.strip()}" if line else "")) + (
         f"\n  expected: {name!r} as {declared}, as it is declared\n  received: {held}, as it was fed or computed from a"
         f" feed\n  to do: feed array.astype({str(declared)!r})"
     )

@@ -28,7 +28,7 @@ def op_error_message(op: OpView, env: Env, error: Exception) -> str:
     line = op.user_line()
     where = f"\n  built at: {line.strip()}" if line else ""
     return (
-        f"op {op.type} (#{op.index} of block {op.block_idx}) failed on its inputs.{where}\n"
+        f"{op.label} failed on its inputs.{where}\n"
         f"  received: {inputs or 'no inputs'}\n  problem: {str(error).strip() or type(error).__name__}\n"
         f"  to do: compare the shapes and dtypes above with the op's documentation: {doc_line(op.type)}"
     )

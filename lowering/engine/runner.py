@@ -199,7 +199,7 @@ class Runner:
             return self._run_raw(definition, op, values, env)
         if definition.updates and op.block_idx != 0:
             raise OpError(
-                f"op {op.type} (#{op.index} of block {op.block_idx}) changes its inputs {list(definition.updates)}:"
+                f"{op.label} changes its inputs {list(definition.updates)}:"
                 " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
             )
         if self.watch is not None and definition.demands is not None and not op.is_backward:
@@ -318,7 +318,7 @@ class Runner:
         if seed:
             return self._in_turn(fold_in(seed_key(seed, host=is_host_key(self.key)), count))
         if self.key is None:
-            raise OpError(f"op {op.type} (#{op.index}) draws random numbers, but the run was given no key; pass key=")
+            raise OpError(f"op {op.type} (#{op.number}) draws random numbers, but the run was given no key; pass key=")
         return self._in_turn(fold_in(self.key, (self.number(name) + count) & 0x7FFFFFFF))
 
     @contextmanager

@@ -74,7 +74,7 @@ class Stage:
 def _begun_with(first: Sequence[OpView], program: ProgramView) -> ProgramView:
     """The program with these ops before its own."""
     outermost, *blocks = program.blocks
-    ops = tuple(replace(op, index=i) for i, op in enumerate((*first, *outermost.ops)))
+    ops = tuple(op.moved(i) for i, op in enumerate((*first, *outermost.ops)))
     return replace(program, blocks=(replace(outermost, ops=ops), *blocks))
 
 
@@ -184,7 +184,7 @@ class _Writer(ReplicaWriter):
 
     def _add(self, op: OpView) -> None:
         ops = self._stages[self._level]
-        ops.append(replace(op, index=len(ops)))
+        ops.append(op.moved(len(ops)))
 
     def _write_differing(self, op: OpView) -> None:
         self._add(self.renamed(op, self._device))

@@ -117,7 +117,7 @@ def _misfit(value: Any) -> _Misfit:
 def _place(op: OpView) -> str:
     line = op.user_line()
     built = f" (built at: {line.strip()})" if line else ""
-    return f"op {op.type} (#{op.index} of block {op.block_idx}){built}"
+    return op.label + built
 
 
 def _op_problems(op: OpView) -> list[str]:

@@ -48,7 +48,7 @@ def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool)
     if is_scalar:
         if not cond or cond[0] is None:
             raise LoweringError(
-                f"op {ctx.op.type} (#{ctx.op.index}) has no value for its condition {ctx.op.inputs.get('Cond')};"
+                f"op {ctx.op.type} (#{ctx.op.number}) has no value for its condition {ctx.op.inputs.get('Cond')};"
                 " compute it before"
             )
         host = known(cond[0])
@@ -188,7 +188,7 @@ def _recorded(ctx: Context) -> StepScopes:
     scopes = ctx.env.get((ctx.op.inputs.get("Scope") or ("",))[0])
     if not isinstance(scopes, StepScopes):
         raise LoweringError(
-            f"op conditional_block_grad (#{ctx.op.index}) found no scope in {ctx.op.inputs.get('Scope')}; the"
+            f"op conditional_block_grad (#{ctx.op.number}) found no scope in {ctx.op.inputs.get('Scope')}; the"
             " conditional_block op that writes it has to run first, in the same program"
         )
     return scopes

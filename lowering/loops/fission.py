@@ -136,7 +136,7 @@ class _Rewrite:
         found = []
         for h in self.heads:
             inputs = {slot: [self.whole.get(n, n) for n in names] for slot, names in h.op.inputs.items()}
-            found.append(replace(h.op, inputs=inputs, outputs={"Out": (_rows(h),)}, block_idx=0))
+            found.append(replace(h.op, inputs=inputs, outputs={"Out": (_rows(h),)}))
             if h in self.arrays:
                 inputs = {"X": [_rows(h)], "RankTable": [h.source.table]}
                 found.append(self._new(h, "lod_tensor_to_array", inputs, _steps(h)))
@@ -175,7 +175,7 @@ class _Rewrite:
         assert self.loop.grad is not None
         own = {n for names in outputs.values() for n in names}
         pairs = _pairs_among(self.loop.grad.attrs.get("op_role_var") or (), own)
-        return replace(op, inputs=inputs, outputs=outputs, attrs={**op.attrs, "op_role_var": pairs}, block_idx=0)
+        return replace(op, inputs=inputs, outputs=outputs, attrs={**op.attrs, "op_role_var": pairs})
 
     def _gradient_of(self, head: Head, slot: str, name: str) -> str:
         if name == EMPTY:
@@ -205,7 +205,8 @@ class _Rewrite:
         like = self.loop.grad if backward else self.loop.op
         assert like is not None
         attrs = {n: v for n, v in like.attrs.items() if n.startswith("op_") and n != "op_role_var"}
-        return OpView(type, inputs, {"Out": (output,)}, {**attrs, "op_role": ROLE_BACKWARD if backward else 0})
+        attrs["op_role"] = ROLE_BACKWARD if backward else 0
+        return replace(like, type=type, inputs=inputs, outputs={"Out": (output,)}, attrs=attrs)
 
     # --- variables ------------------------------------------------------------------------------------------------
 
@@ -231,5 +232,5 @@ def _pairs_among(pairs: Any, gradients: Collection[str]) -> list[str]:
 
 
 def _renumbered(block: BlockView, ops: list[OpView], declared: Mapping[str, VarView] = {}) -> BlockView:  # noqa: B006
-    numbered = tuple(replace(op, index=k, block_idx=block.idx) for k, op in enumerate(ops))
+    numbered = tuple(op.moved(k, block.idx) for k, op in enumerate(ops))
     return replace(block, ops=numbered, vars={**block.vars, **declared})

@@ -70,10 +70,7 @@ def make_recurrence(ctx: Context) -> Recurrence:
 
 def _plain(value: Any, name: str, ctx: Context) -> Any:
     if value is None:
-        raise LoweringError(
-            f"op {ctx.op.type} (#{ctx.op.index} of block {ctx.op.block_idx}) reads {name!r}, which is uninitialized;"
-            " feed it or compute it before"
-        )
+        raise LoweringError(f"{ctx.op.label} reads {name!r}, which is uninitialized; feed it or compute it before")
     if isinstance(value, LoDArray):
         if value.padded:
             raise NeedsExact("op recurrent is not declared for padded rows")
@@ -167,7 +164,7 @@ def _length(xs: Env, ctx: Context) -> int:
     sizes = {n: v.shape[0] for n, v in xs.items()}
     if not sizes or len(set(sizes.values())) != 1:
         raise LoweringError(
-            f"op {ctx.op.type} (#{ctx.op.index} of block {ctx.op.block_idx}) steps over the first axis of its inputs,"
+            f"{ctx.op.label} steps over the first axis of its inputs,"
             f" which must be equal and at least one; received {sizes}. Give every step_input the same length"
         )
     return next(iter(sizes.values()))
@@ -178,7 +175,7 @@ def _recorded(ctx: Context) -> StepScopes:
     scopes = ctx.env.get((op.inputs.get("step_scopes") or ("",))[0])
     if not isinstance(scopes, StepScopes):
         raise LoweringError(
-            f"op recurrent_grad (#{op.index}) found no step scopes in {op.inputs.get('step_scopes')}; the recurrent op"
+            f"op recurrent_grad (#{op.number}) found no step scopes in {op.inputs.get('step_scopes')}; the recurrent op"
             " that writes them has to run first, in the same program"
         )
     return scopes

@@ -104,7 +104,7 @@ def _make(ctx: Context) -> Backward:
     scopes = ctx.env.get(op.inputs["StepScopes"][0])
     if not isinstance(scopes, StepScopes):
         raise LoweringError(
-            f"op while_grad (#{op.index} of block {op.block_idx}) found no step scopes in"
+            f"{op.label} found no step scopes in"
             f" {op.inputs['StepScopes']}; the while op that writes them has to run first, in the same program"
         )
     back = Backward(ctx, block, scopes, outside=seen_from_outside(op, ctx.env))
@@ -157,7 +157,7 @@ def _check_absent(ctx: Context, inside: str, outer: str) -> None:
     lost = sorted(n for n in made if n == outer or (forward_name(n) == _base(inside) and n not in read))
     if lost:
         raise LoweringError(
-            f"op while_grad (#{op.index} of block {op.block_idx}) has no value for {outer!r}, the gradient of"
+            f"{op.label} has no value for {outer!r}, the gradient of"
             f" {_base(inside)!r} after the loop.\n  expected: a value, or no op that computes this gradient;"
             f" received: none, although {', '.join(lost)} is computed before and read by nobody.\n  to do: append"
             " the backward pass again with fluidjax, or correct the names in the loaded program"

@@ -82,7 +82,7 @@ def make_loop(ctx: Context) -> Loop:
     written = outer_writes(body)
     if cond not in written:
         raise LoweringError(
-            f"op while (#{op.index} of block {op.block_idx}): block {body.idx} never writes the condition {cond!r}, so"
+            f"{op.label}: block {body.idx} never writes the condition {cond!r}, so"
             f" the loop cannot end; compare again inside the block, with cond={cond}"
         )
     tensors = [n for n in written if not _is_array(ctx, n)]

@@ -170,3 +170,25 @@ def test_parameters_are_trained_alike_over_several_runs(rng, monkeypatch) -> Non
             losses.append([float(exe.run(main, feed=feeds, fetch_list=fetch)[0][0]) for _ in range(4)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     assert losses[0][0] != losses[0][-1]
+
+
+def test_messages_name_ops_where_they_stand_in_the_users_program(rng) -> None:
+    def make() -> list[Any]:
+        loss = network(product)()[0]
+        return [layers.log(layers.scale(loss, -1.0))]
+
+    main, startup, fetch = build(make)
+    view = program_view(main)
+    users = {op.label for block in view.blocks for op in block.ops}
+    split = split_loops(view)
+    assert len(split.blocks[0].ops) > len(view.blocks[0].ops)
+    moved = {op.label for op in split.blocks[0].ops if op.type == "mul"}
+    assert moved and moved <= {op.label for op in view.blocks[1].ops} <= users
+    feeds = {n: ragged(rng.standard_normal((sum(LENGTHS), WIDTH)).astype(np.float32), LENGTHS) for n in "xy"}
+    log = [op.type for op in main.global_block().ops].index("log")
+    fluid.set_flags({"FLAGS_check_nan_inf": True})
+    try:
+        with pytest.raises(FloatingPointError, match=rf"op log \(#{log} of block 0\)"):
+            run(main, startup, feeds, fetch, {})
+    finally:
+        fluid.set_flags({"FLAGS_check_nan_inf": False})

@@ -14,8 +14,9 @@ from fluidjax import layers
 from fluidjax.execution import background
 from fluidjax.execution.buckets import finer, sum_of_others
 from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.families import Room
 from fluidjax.execution.feed import Ragged
-from fluidjax.execution.tiers import Room, Tiers, Visit
+from fluidjax.execution.tiers import Tiers, Visit
 
 WORDS = 30
 

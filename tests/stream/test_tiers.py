@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluidjax.execution.buckets import bucket, finer
-from fluidjax.execution.tiers import _SHARE, Family, Room, Tiers
+from fluidjax.execution.families import Family, Room
+from fluidjax.execution.tiers import _SHARE, Tiers
 
 
 class Costs(NamedTuple):
@@ -61,6 +62,20 @@ class Stream:
             self._pending.append((self._runs + self.delay, visit, room))
         return visit.room
 
+    def count(self, *sizes: int) -> bool:
+        """Run a batch as one that has only to be counted; returns whether it is one, and runs nothing else."""
+        self._open()
+        visit = self.tiers.again(self.family, sizes, self.costs.compiling)
+        if visit is None or visit.room not in self.compiled:
+            return False
+        self._runs += 1
+        self.rows, self.seconds = (
+            self.rows + sum(visit.room),
+            self.seconds + self.costs.run(sum(sizes), sum(visit.room)),
+        )
+        visit.done(None)
+        return True
+
     def _open(self) -> None:
         for due, visit, room in list(self._pending):
             if due <= self._runs:
@@ -101,6 +116,23 @@ def test_a_stream_waits_once_and_works_little_more(costs: Costs, rng: np.random.
     assert stream.waited == 1
     assert stream.rows <= 1.5 * sum(lengths)
     assert len(stream.compiled) * costs.compiling <= 0.2 * exact
+
+
+def test_runs_that_are_only_counted_get_the_same_rooms(rng: np.random.Generator) -> None:
+    """What is due is found by the next run that is not."""
+    usual, quick, lengths, counted = Stream(), Stream(), sentences(rng, 5000), 0
+    for i, n in enumerate(lengths):
+        usual.run(n)
+        only = i > 0 and quick.count(n)
+        counted += only
+        if not only:
+            quick.run(n)
+    assert counted > 0.95 * len(lengths)
+    assert len(quick.compiled) > 2
+    assert quick.compiled == usual.compiled
+    assert quick.rows <= 1.01 * usual.rows
+    assert quick.family.visits.keys() == usual.family.visits.keys()
+    assert quick.family.runs == usual.family.runs == len(lengths)
 
 
 def test_sizes_that_never_change_are_compiled_for_once() -> None:

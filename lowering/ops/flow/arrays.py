@@ -86,7 +86,7 @@ def write_to_array(x: Value, i: Value, *, ctx):
     """Out[I] = X. In a backward pass, Out[I] += X, since gradients of several reads of an element accumulate."""
     name = ctx.op.outputs["Out"][0]
     if x is None or i is None:
-        raise SlotError(f"op write_to_array (#{ctx.op.index}) lacks a value for {ctx.op.inputs}; compute it before")
+        raise SlotError(f"op write_to_array (#{ctx.op.number}) lacks a value for {ctx.op.inputs}; compute it before")
     held = gradient_array(name, i, ctx) if ctx.is_backward else ctx.env.get(name)
     once = name in ctx.runner.arrays.once
     return arrays.put(held, i, x, array_room(ctx.runner, name), add=ctx.is_backward, once=once)

@@ -61,7 +61,7 @@ def beam_search(
     """
     if not isinstance(scores, LoDArray) or len(scores.lod) <= level:
         raise SlotError(
-            f"op beam_search (#{ctx.op.index}) needs scores {ctx.op.inputs['scores']} with LoD level {level}: sources"
+            f"op beam_search (#{ctx.op.number}) needs scores {ctx.op.inputs['scores']} with LoD level {level}: sources"
             " to beams; expected a LoDTensor, received a tensor without it. Let scores take the LoD of pre_scores"
         )
     before = _flat(pre_ids, np.int64)

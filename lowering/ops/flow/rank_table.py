@@ -30,7 +30,7 @@ def as_lod(value: Any, slot: str, ctx: Context) -> LoDArray:
         return value
     if value is None or not hasattr(value, "shape"):
         raise SlotError(
-            f"op {ctx.op.type} (#{ctx.op.index}) expects a tensor in slot {slot} ({ctx.op.inputs.get(slot)}), received"
+            f"op {ctx.op.type} (#{ctx.op.number}) expects a tensor in slot {slot} ({ctx.op.inputs.get(slot)}), received"
             f" {'nothing' if value is None else type(value).__name__}; compute or feed it before"
         )
     return LoDArray(value)
@@ -240,7 +240,7 @@ def _below(x: LoDArray, level: int) -> LoDArray:
 
 def _merge(x: Any, mask: Any, in_true: Any, in_false: Any, level: int, ctx: Context) -> Any:
     if in_true is None and in_false is None:
-        raise SlotError(f"op {ctx.op.type} (#{ctx.op.index}) has neither a true nor a false part; compute one before")
+        raise SlotError(f"op {ctx.op.type} (#{ctx.op.number}) has neither a true nor a false part; compute one before")
     whole = x if isinstance(x, LoDArray) else LoDArray(x)
     parts = _with_rows(in_true, in_false, ctx)
     parts = [_part(p, parts[1 - k], ctx) for k, p in enumerate(parts)]
@@ -296,7 +296,7 @@ def _merge_sequences(whole: LoDArray, parts: list[LoDArray], flags: Any, valid: 
     """Whole sequences, with all their levels, come from one side or the other; the levels above are X's."""
     if len(parts[0].lod) != len(parts[1].lod):
         raise SlotError(
-            f"op {ctx.op.type} (#{ctx.op.index}) cannot merge InTrue with {len(parts[0].lod)} levels of sequences and"
+            f"op {ctx.op.type} (#{ctx.op.number}) cannot merge InTrue with {len(parts[0].lod)} levels of sequences and"
             f" InFalse with {len(parts[1].lod)}; make both branches results of the same lod_level"
         )
     order = _ranks(flags) + number(parts[0].lod[0].shape[0]) * ~flags
