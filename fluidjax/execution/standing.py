@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.in_place import MOST, in_place
 from fluidjax.execution.kept_parts import taken
 from fluidjax.execution.seeds import next_seed
 from lowering.engine.host_arrays import empty
-
-# Bytes of feeds that are copied; larger batches would keep twice their memory, and take longer than all else here.
-_MOST = 4 << 20
 
 
 class Fed(NamedTuple):
@@ -64,11 +61,11 @@ class Standing:
         compiled: Compiled, kept: Sequence[Any], names: Sequence[str], feeds: Sequence[Any], seed: Any
     ) -> Standing | None:
         """Memory for such feeds; None where there is none: not all are arrays of the host, or they are too large."""
-        if not all(type(fed) is np.ndarray for fed in feeds) or sum(fed.nbytes for fed in feeds) > _MOST:
+        if not all(type(fed) is np.ndarray for fed in feeds) or sum(fed.nbytes for fed in feeds) > MOST:
             return None
         memory = [empty(fed.shape, fed.dtype) for fed in feeds]
         key = None if seed is None else empty(seed.shape, seed.dtype)
-        arrays = [_in_place(each) for each in (*memory, *(() if key is None else (key,)))]
+        arrays = [in_place(each) for each in (*memory, *(() if key is None else (key,)))]
         if any(array is None for array in arrays):
             return None
         fed = [Fed(name, m.dtype, m.shape, m) for name, m in zip(names, memory, strict=True)]
@@ -92,9 +89,3 @@ class Standing:
             self.compiled.checks.before(self.values)
         if self.compiled.executable.scratch:
             self.compiled.executable.reserve()
-
-
-def _in_place(memory: np.ndarray) -> Any:
-    """An array of the device on this memory; None where the device has made a copy."""
-    array = jax.device_put(memory, may_alias=True)
-    return array if not memory.size or array.unsafe_buffer_pointer() == memory.ctypes.data else None

@@ -12,7 +12,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.execution import settled
-from fluidjax.execution.standing import _MOST
+from fluidjax.execution.in_place import MOST
 from tests.executor.conftest import Net
 
 RUNS = 6  # the first compiles, the second settles, the fourth finds memory for its feeds
@@ -86,7 +86,7 @@ def test_another_shape_gives_the_memory_up() -> None:
 
 def test_large_feeds_are_left_to_xla() -> None:
     net = Net()
-    rows = _MOST // 12 + 1
+    rows = MOST // 12 + 1
     net.data("x", [-1, 3])
     net.parameter("total", np.zeros(3, np.float32))
     net.op("reduce_sum", {"X": ["x"]}, "sum", dim=[0])

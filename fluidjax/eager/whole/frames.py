@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from fluidjax.eager.blocks import Whole
 from fluidjax.eager.packs import Buffer, Piece
+from fluidjax.eager.whole.fed import Fed
+from lowering.engine.x64 import with_x64
 
 
 class Slot(NamedTuple):
@@ -50,10 +52,18 @@ class Frame:
         self.outer = [block.singles[n] for n in free]
         pool = {n: k for k, n in enumerate([*free, *own])}
         self._order = [pool[n] for n in range(len(pool))]
+        self._fed: Fed | None = None
 
-    def arguments(self, outer: list[Any], state: list[Any]) -> list[Any]:
-        """The arguments of the executable; ``outer``: in the order of the attribute."""
-        return [*map((outer + state).__getitem__, self._order)]
+    def run(self, outer: list[Any], state: list[Any]) -> Sequence[Any]:
+        """The results; ``outer``: in the order of the attribute, and taken over."""
+        fed = self._fed
+        if fed is None:
+            fed = self._fed = with_x64(Fed, outer)
+        fed.put(outer)
+        arguments = [*map((outer + state).__getitem__, self._order)]
+        found = with_x64(self.block.call, arguments)
+        fed.wait(found)
+        return found
 
     def state(self, results: Sequence[Any]) -> list[Any]:
         """The state after a run."""

@@ -30,7 +30,6 @@ from fluidjax.eager.whole.standing import Held, PromisedNode
 from fluidjax.eager.whole.together import Together
 from fluidjax.framework.guards import default_main_program
 from lowering.engine.interrupts import uninterrupted
-from lowering.engine.x64 import with_x64
 
 if TYPE_CHECKING:
     from fluidjax.eager.whole.steps import Step
@@ -320,11 +319,10 @@ class Promise:
         outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
         if Piece in {*map(type, outer)}:
             outer = [*map(taken, outer)]
-        arguments = frame.arguments(outer, together.state)
-        together.state = []
+        state, together.state = together.state, []
         recorder.apart, recorder.limit = 0, LIMIT  # of another batch: nothing else of this one was recorded
         try:
-            found = with_x64(frame.block.call, arguments)
+            found = frame.run(outer, state)
         except BaseException:
             together.lose()
             self._give([None] * (1 + max(frame.places.values())))
