@@ -105,6 +105,11 @@ class Whole:
             self._settled = True
         return found
 
+    @property
+    def direct(self) -> Any:
+        """The executable, once it has run, whatever jax's settings are: it takes arrays of the device."""
+        return self._executable.call
+
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; the list must hold the only references to leaves that may be donated."""
         results = with_x64(self._run, arrays)

@@ -37,9 +37,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     run = Promise._run
 
-    def noted(promise: Any) -> None:
-        run(promise)
-        found.append(len(promise.step.frame._fed._stands))
+    def noted(promise: Any, *given: Any) -> None:
+        fed = promise.step.frame._fed
+        found.append(-1 if fed is None else len(fed._stands))
+        run(promise, *given)
 
     monkeypatch.setattr(Promise, "_run", noted)
     return found

@@ -45,7 +45,8 @@ def run_ahead(step: Any, state: list[Any], leaves: list[Any]) -> Ahead | None:
     leaves = [*leaves, *expected]
     outer = [taken(leaves[k].array) for k in frame.outer]
     try:
-        found = frame.run(outer, state)
+        frame.put(outer)
+        found = frame.call(frame.arguments(outer, state))
     except Exception:  # too little memory for both: it is run as ever, and raises what there is to raise
         step.ahead, step.in_vain = None, True
         return None
