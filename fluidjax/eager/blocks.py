@@ -63,7 +63,7 @@ class Whole:
         self.alive, self.keeps = tuple(alive), keeps
         self.places = {code: k for k, code in enumerate(alive)}
         self.compilations = 1
-        self.packs = packs_of(records, leaves, alive, donated)
+        self.packs = packs_of(records, leaves, alive)
         packed = {leaf for pack in self.packs for leaf in pack.leaves}
         given = {code for pack in self.packs for code in pack.outputs}
         self.singles = [k for k in range(len(leaves)) if k not in packed]

@@ -393,6 +393,23 @@ def test_batches_of_two_sizes(ran: list[str]) -> None:
     assert ran.count("_run") >= 16 and "record" not in ran
 
 
+def test_batches_of_two_sizes_whose_blocks_were_compiled_at_different_moments(ran: list[str]) -> None:
+    """Somebody held the vectors while one of the blocks was compiled: both take the variables in one form."""
+
+    def hold(t: Training) -> None:
+        t.held = [p.detach() for p in t.trained] if t.step % 2 and t.step < FROM + 9 else []
+
+    with dg.guard():
+        t = Training(nothing, lambda trained: fluid.optimizer.Adam(0.01, parameter_list=trained))
+        t.at = lambda place: hold(t) if place == "before" else None  # type: ignore[method-assign]
+        for _ in range(FROM + 10):
+            t.advance((4, 2))
+        ran.clear()
+        for _ in range(20):
+            t.advance((4, 2))
+    assert ran == ["_run"] * 20
+
+
 def test_a_look_between_update_and_clearing(ran: list[str]) -> None:
     """The block returns the gradients too, which are zeroed afterwards."""
 
