@@ -67,21 +67,21 @@ class Promise(Running):
         values: list[Value],
         bases: tuple[int, int],
     ) -> None:
-        self.step: Any = step
-        self.together: Any = together
+        self.step = step
+        self.together = together
         self.tracer = tracer
         self.variables, self.values, self.bases = variables, values, bases
         self.leaves = [*map([*values, None].__getitem__, step.pulled)]
         for n in step.drawn:
             self.leaves[n] = recorder.key(step.body.seed)
         self.came, self.cleared = CALL, False
-        self.node: Any = None
-        self.replay: Any = None
-        self.given: Sequence[Any] = ()
+        self.node = None
+        self.replay = None
+        self.given = ()
         self.outputs = []
         self.over, self.found = False, []
         self.draws: dict[int, Value] = {}  # the keys of ops, by their numbers
-        self.taken: list[list[tuple[Any, Value]]] = []  # what each op read besides these: variables and their values
+        self.taken = []  # what each op read besides these: variables and their values
         self.ahead = None
 
     # What comes.

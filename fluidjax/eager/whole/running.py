@@ -28,7 +28,7 @@ class Running:
     """The part of a promise that runs it.
 
     Attributes:
-        step, together, leaves, came, cleared, replay: see ``Promise``.
+        step, together, variables, values, leaves, came, cleared, node, replay, given, taken: see ``Promise``.
         outputs: the variables that it computes, with the number of the output.
         ahead: what the block gave, if somebody has looked (see ``looks``).
         found: one element, the block's results, once they are there.
@@ -37,10 +37,15 @@ class Running:
 
     step: Any
     together: Any
+    variables: list[Any]
+    values: list[Value]
     leaves: list[Any]
     came: int
     cleared: bool
+    node: Any
     replay: Any
+    given: Sequence[Any]
+    taken: list[list[tuple[Any, Value]]]
     outputs: list[tuple[weakref.ref[Any], int]]
     ahead: Ahead | None
     found: list[Sequence[Any]]
@@ -135,7 +140,7 @@ class Running:
         """Give the variables that are still there their values; None where the block failed."""
         places = frame.places
         for reference, code in self.outputs:
-            var = reference()
+            var: Any = reference()
             held = None if var is None else var._held
             if held.__class__ is Held and held.promise is self:
                 value = Value.pending(held.spec, -1, 0)
