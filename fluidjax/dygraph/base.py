@@ -229,18 +229,18 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     tracer = current_tracer()
     if tracer is None:
         raise _outside("to_variable")
-    if not isinstance(value, np.ndarray):
-        if isinstance(value, (VarBase, ComplexVariable)):
-            return value
-        raise TypeError(
-            f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
-            f"{type(value)}. Pass numpy.array(value)."
-        )
-    if value.dtype.kind == "c":
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "c":
+            return tracer.to_variable(value, name, zero_copy is not False)
         name = unique_name.generate("_generated_var") if name is None else name
         real, imag = to_variable(value.real.copy(), f"{name}.real"), to_variable(value.imag.copy(), f"{name}.imag")
         return ComplexVariable(real, imag)
-    return tracer.to_variable(value, name, share=zero_copy is not False)
+    if isinstance(value, (VarBase, ComplexVariable)):
+        return value
+    raise TypeError(
+        f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
+        f"{type(value)}. Pass numpy.array(value)."
+    )
 
 
 def _as_list(given: Any, what: str) -> list[Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -63,15 +63,26 @@ class Whole:
         self.alive, self.keeps = tuple(alive), keeps
         self.places = {code: k for k, code in enumerate(alive)}
         self.compilations = 1
-        self.packs = packs_of(records, leaves, alive, donated)
+        self.packs = packs_of(records, leaves, alive)
         packed = {leaf for pack in self.packs for leaf in pack.leaves}
         given = {code for pack in self.packs for code in pack.outputs}
         self.singles = [k for k in range(len(leaves)) if k not in packed]
         self.given = [k for k, code in enumerate(alive) if code not in given]
-        self.donated = [n for n, k in enumerate(self.singles) if k in set(donated)]
+        self.donated = self._with_room(records, leaves, {*donated})
         self._order = self._order_of_results()
         self._settled = False
         self._executable: Executable = uninterrupted(partial(self._compile, records, leaves))
+
+    def _with_room(self, records: Sequence[Record], leaves: Sequence[Spec], donated: Set[int]) -> list[int]:
+        """Those of the singles that donate their memory, as far as single outputs can take it."""
+        specs = output_specs(records, leaves)
+        room = Counter([specs[self.alive[k]] for k in self.given])
+        found = []
+        for n, k in enumerate(self.singles):
+            if k in donated and room[leaves[k]] > 0:
+                room[leaves[k]] -= 1
+                found.append(n)
+        return found
 
     def _order_of_results(self) -> list[int]:
         """For each output, its number among the single results and the pieces."""
@@ -104,6 +115,11 @@ class Whole:
             self._executable.settle()
             self._settled = True
         return found
+
+    @property
+    def direct(self) -> Any:
+        """The executable, once it has run, whatever jax's settings are: it takes arrays of the device."""
+        return self._executable.call
 
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; the list must hold the only references to leaves that may be donated."""

@@ -13,7 +13,7 @@ from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.eager.made import Made
 from fluidjax.eager.pending import recorder
-from fluidjax.eager.sharing import Shared, can_share
+from fluidjax.eager.sharing import shared
 from fluidjax.eager.values import Spec, Value, value_of
 from fluidjax.eager.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.together import clear_gradients
@@ -87,7 +87,8 @@ class Creating:
         if not name:
             called = ~self.ids["tmp"]  # ``generated_var_N``, written when it is asked for
             self.ids["tmp"] += 1
-        return VarBase._of(called, Shared(array) if share and can_share(array) else value_of(array), True)
+        held = shared(array) if share else None
+        return VarBase._of(called, value_of(array) if held is None else held, True)
 
     def variable_of(self, value: Value) -> VarBase:
         """A variable bound to a value."""

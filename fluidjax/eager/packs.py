@@ -144,17 +144,19 @@ _PIECES = {Piece}
 _buffer_of, _bounds_of = attrgetter("_buffer"), attrgetter("bounds")
 
 
-def packs_of(
-    records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], donated: Sequence[int]
-) -> list[Pack]:
-    """How the vectors that a block replaces are packed."""
+def packs_of(records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int]) -> list[Pack]:
+    """How the vectors that a block replaces are packed.
+
+    Nothing but the ops and shapes decides it, so that steps for batches of several sizes take the variables in one form
+    (see ``frames``), whoever refers to them when the blocks are compiled.
+    """
     if any(_bytes(spec) > _LARGE for spec in leaves if spec.plain):
         return []
-    pairs, free = replaced(records, alive), set(donated)
+    pairs = replaced(records, alive)
     groups: dict[VarType, list[int]] = {}
     for leaf in sorted(pairs):
         spec = leaves[leaf]
-        if leaf in free and len(spec.shape) == 1 and spec.kind == VarType.LOD_TENSOR and 0 < _bytes(spec) <= _SMALL:
+        if len(spec.shape) == 1 and spec.kind == VarType.LOD_TENSOR and 0 < _bytes(spec) <= _SMALL:
             groups.setdefault(spec.dtype, []).append(leaf)
     return [
         Pack([(leaf, pairs[leaf]) for leaf in group], [leaves[leaf].shape[0] for leaf in group])

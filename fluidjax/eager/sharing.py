@@ -36,10 +36,9 @@ class Shared:
 
     __slots__ = ("array", "seen", "spec")
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.array: np.ndarray | None = array
-        self.seen: Value | None = None
-        self.spec: Spec = values.spec_of(array)
+    array: np.ndarray | None
+    seen: Value | None
+    spec: Spec
 
     def now(self) -> Value:
         """The current value."""
@@ -52,7 +51,9 @@ class Shared:
             self.array = None
             return seen
         if seen is None:
-            return self._took(values.value_of(array))
+            self.seen = seen = values.value_of(array)
+            self.spec = seen.spec
+            return seen
         known = seen.array
         if known.__class__ is np.ndarray and array.nbytes <= _SMALL and array.shape == known.shape:
             if array.tobytes() == known.tobytes():
@@ -78,15 +79,22 @@ class Shared:
         return self
 
 
-def can_share(array: np.ndarray) -> bool:
-    """Whether memory is shared: for writable C-contiguous arrays, if there is no accelerator."""
+def shared(array: np.ndarray) -> Shared | None:
+    """The numbers of an array; None where its memory is not shared.
+
+    It is for writable C-contiguous arrays, if there is no accelerator.
+    """
     flags = array.flags
-    return (
-        flags.c_contiguous
-        and flags.writeable
-        and array.dtype != values.HALF_BITS
-        and _is_on_host(jax.config.jax_default_device)  # type: ignore[attr-defined]
-    )
+    if not (flags.c_contiguous and flags.writeable) or array.dtype == values.HALF_BITS:
+        return None
+    if not _is_on_host(jax.config.jax_default_device):  # type: ignore[attr-defined]
+        return None
+    found: Shared = _new(Shared)
+    found.array, found.seen, found.spec = array, None, values.spec_of(array)
+    return found
+
+
+_new: Any = object.__new__  # calling a class takes twice as long
 
 
 @cache

@@ -60,7 +60,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     @staticmethod
     def _of(name: str | int | None, value: Value | Shared | None, stop_gradient: bool | None = None) -> VarBase:
-        var = VarBase.__new__(VarBase)
+        var = _new(VarBase)
         var._name, var._held, var._stop_gradient = name, value, stop_gradient
         var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN
         return var

@@ -16,14 +16,12 @@ import numpy as np
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.compiled import Compiled
+from fluidjax.execution.in_place import MOST, in_place
 from fluidjax.execution.kept_parts import taken
 from fluidjax.execution.seeds import next_seed
 from lowering.engine.align import as_expected
 from lowering.engine.host_arrays import empty
 from lowering.values import LoDArray
-
-# Bytes of feeds that are copied; larger batches would keep twice their memory, and take longer than all else here.
-MOST = 4 << 20
 
 
 class Fed(NamedTuple):
@@ -112,7 +110,7 @@ class Standing:
         if not all(type(leaf) is np.ndarray for leaf in leaves) or sum(leaf.nbytes for leaf in leaves) > most:
             return None
         memory = [empty(leaf.shape, leaf.dtype) for leaf in leaves]
-        arrays = [_in_place(each) for each in memory]
+        arrays = [in_place(each) for each in memory]
         if any(array is None for array in arrays):
             return None
         hosts, given = (jax.tree_util.tree_unflatten(structure, each) for each in (memory, arrays))
@@ -140,9 +138,3 @@ class Standing:
             self.compiled.checks.before(self.values)
         if self.compiled.executable.scratch:
             self.compiled.executable.reserve()
-
-
-def _in_place(memory: np.ndarray) -> Any:
-    """An array of the device on this memory; None where the device has made a copy."""
-    array = jax.device_put(memory, may_alias=True)
-    return array if not memory.size or array.unsafe_buffer_pointer() == memory.ctypes.data else None

@@ -11,7 +11,8 @@ from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.families import Room, Sizes
 from fluidjax.execution.feed import Ragged
-from fluidjax.execution.standing import MOST, Standing
+from fluidjax.execution.in_place import MOST
+from fluidjax.execution.standing import Standing
 from fluidjax.execution.tiers import Visit
 from lowering.values import LoDArray
 

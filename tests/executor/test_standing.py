@@ -12,7 +12,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.execution import settled
-from fluidjax.execution.standing import MOST
+from fluidjax.execution.in_place import MOST
 from tests.executor.conftest import Net
 
 RUNS = 6  # the first compiles, the second settles, the fourth finds memory for its feeds

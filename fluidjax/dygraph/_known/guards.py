@@ -115,7 +115,7 @@ class Guards:
 
 
 class _Comparison:
-    """Writes a function that compares by identity: what it names is in its globals.
+    """Writes a function that compares by identity: what it names are defaults of its parameters, the quickest to read.
 
     Attributes:
         conditions: what has to hold.
@@ -160,11 +160,14 @@ class _Comparison:
 
     def function(self) -> Callable[[dict[str, Any]], bool]:
         """It is False where something is missing."""
-        exec(_compiled(" and ".join(self.conditions) or "True"), self._named)
-        return self._named.pop("holds")  # whose globals these are
+        found: dict[str, Any] = {}
+        exec(_compiled(" and ".join(self.conditions) or "True", tuple(self._named)), self._named, found)
+        self._named.clear()  # the function's globals
+        return found["holds"]
 
 
 @lru_cache(256)
-def _compiled(condition: str) -> Any:
+def _compiled(condition: str, names: tuple[str, ...]) -> Any:
     missing = "except (AttributeError, LookupError, ValueError): return False"
-    return compile(f"def holds(own):\n try: return {condition}\n {missing}", "<comparison>", "exec")
+    parameters = ", ".join(["own", *[f"{name}={name}" for name in names]])
+    return compile(f"def holds({parameters}):\n try: return {condition}\n {missing}", "<comparison>", "exec")

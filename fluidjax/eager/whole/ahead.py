@@ -9,7 +9,6 @@ import numpy as np
 
 from fluidjax.eager.packs import taken
 from fluidjax.eager.values import Spec, Value
-from lowering.engine.x64 import with_x64
 
 _MISSES, _WORTH = 8, 3  # a step that was run ahead in vain so often, and a third as often as with success, no more is
 
@@ -46,7 +45,8 @@ def run_ahead(step: Any, state: list[Any], leaves: list[Any]) -> Ahead | None:
     leaves = [*leaves, *expected]
     outer = [taken(leaves[k].array) for k in frame.outer]
     try:
-        found = with_x64(frame.block.call, frame.arguments(outer, state))
+        frame.put(outer)
+        found = frame.call(frame.arguments(outer, state))
     except Exception:  # too little memory for both: it is run as ever, and raises what there is to raise
         step.ahead, step.in_vain = None, True
         return None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import starmap
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fluidjax.eager.blocks import Whole
 from fluidjax.eager.packs import Buffer, Piece
+from fluidjax.eager.whole.fed import Fed
+from lowering.engine.x64 import with_x64
 
 
 class Slot(NamedTuple):
@@ -48,12 +53,34 @@ class Frame:
         own = [argument for _, argument, _ in slots]
         free = [n for n in range(len(block.singles)) if n not in {*own}]
         self.outer = [block.singles[n] for n in free]
+        self._free = free
         pool = {n: k for k, n in enumerate([*free, *own])}
         self._order = [pool[n] for n in range(len(pool))]
+        self._fed: Fed | None = None  # once it has run
+
+    def put(self, outer: list[Any]) -> bool:
+        """Put what comes from the host where it stays; returns whether ``results`` gives the results of a run."""
+        fed = self._fed
+        if fed is None:
+            return False
+        fed.put(outer)
+        return np.ndarray not in {*map(type, outer)}
 
     def arguments(self, outer: list[Any], state: list[Any]) -> list[Any]:
         """The arguments of the executable; ``outer``: in the order of the attribute."""
         return [*map((outer + state).__getitem__, self._order)]
+
+    def results(self, arguments: list[Any]) -> Iterator[Any]:
+        """Runs it when it is asked for its only element, the results, and none of Python's instructions besides."""
+        return starmap(self.block.direct, (arguments,))
+
+    def call(self, arguments: list[Any]) -> Sequence[Any]:
+        """The results. Later arguments from the host have memory that stays."""
+        found = with_x64(self.block.call, arguments)
+        if self._fed is None:
+            self._fed = with_x64(Fed, [arguments[n] for n in self._free])
+        Fed.wait(found)
+        return found
 
     def state(self, results: Sequence[Any]) -> list[Any]:
         """The state after a run."""

@@ -14,23 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fluidjax.eager.alive import array_of
 from fluidjax.eager.demands import is_below
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.packs import Piece, taken
-from fluidjax.eager.pending import LIMIT, Recorder, recorder
+from fluidjax.eager.pending import Recorder, recorder
 from fluidjax.eager.replay import Replay
 from fluidjax.eager.sharing import Shared
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.varbase import VarBase
 from fluidjax.eager.whole.ahead import Ahead, missed, run_ahead
-from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
+from fluidjax.eager.whole.running import Running
 from fluidjax.eager.whole.standing import Held, PromisedNode
 from fluidjax.eager.whole.together import Together
 from fluidjax.framework.guards import default_main_program
 from lowering.engine.interrupts import uninterrupted
-from lowering.engine.x64 import with_x64
 
 if TYPE_CHECKING:
     from fluidjax.eager.whole.steps import Step
@@ -54,7 +51,7 @@ class _Promising(Recorder):
         return recorder
 
 
-class Promise:
+class Promise(Running):
     """A step of which nothing is recorded yet.
 
     Attributes:
@@ -70,21 +67,22 @@ class Promise:
         values: list[Value],
         bases: tuple[int, int],
     ) -> None:
-        self.step: Any = step
-        self.together: Any = together
+        self.step = step
+        self.together = together
         self.tracer = tracer
         self.variables, self.values, self.bases = variables, values, bases
         self.leaves = [*map([*values, None].__getitem__, step.pulled)]
         for n in step.drawn:
             self.leaves[n] = recorder.key(step.body.seed)
-        self.came, self.cleared, self._over = CALL, False, False
-        self.node: Any = None
-        self.replay: Any = None
-        self.given: Sequence[Any] = ()
-        self.outputs: list[tuple[weakref.ref[Any], int]] = []  # what it computes, with the number of the output
+        self.came, self.cleared = CALL, False
+        self.node = None
+        self.replay = None
+        self.given = ()
+        self.outputs = []
+        self.over, self.found = False, []
         self.draws: dict[int, Value] = {}  # the keys of ops, by their numbers
-        self.taken: list[list[tuple[Any, Value]]] = []  # what each op read besides these: variables and their values
-        self.ahead: Ahead | None = None  # what the block gave, if somebody has looked (see ``looks``)
+        self.taken = []  # what each op read besides these: variables and their values
+        self.ahead = None
 
     # What comes.
 
@@ -252,99 +250,37 @@ class Promise:
 
     def value(self, code: int, spec: Spec) -> Value | None:
         """The value of an output."""
-        if not self._over and self._is_shown(code):
-            return self.ahead.value(code, spec)  # type: ignore[union-attr]
+        step, ahead = self.step, None
+        if not self.over and (self.came != UPDATE or self.cleared < step.cleared):
+            ahead = self._shown(step, code)
+        if ahead is not None:
+            return ahead.value(code, spec)
         self.settle()
         for reference, each in self.outputs:
             if each == code and (var := reference()) is not None:
                 return var._held
         return None
 
-    def _is_shown(self, code: int) -> bool:
-        """Whether an output is there because the block has been run ahead, which is done if it can be."""
-        if self._is_all():
-            return False
-        frame = self.step.ahead
-        if self.ahead is None and frame is not None and code in frame.places and self._is_forward():
-            uninterrupted(self._run_ahead)
-        return self.ahead is not None and code in self.ahead.frame.places
-
-    def _is_forward(self) -> bool:
-        """Whether the call and all ops have come, and perhaps the pass."""
-        return self.came != UPDATE and len(self.taken) == len(self.step.ops)
+    def _shown(self, step: Step, code: int) -> Ahead | None:
+        """What an output is among, because the block has been run ahead, which is done if it can be; None if not."""
+        frame = step.ahead
+        if self.ahead is None and frame is not None and code in frame.places:
+            forward = self.came != UPDATE and len(self.taken) == len(step.ops)
+            if forward:  # the call and all ops have come, and perhaps the pass
+                uninterrupted(self._run_ahead)
+        ahead = self.ahead
+        return ahead if ahead is not None and code in ahead.frame.places else None
 
     def _run_ahead(self) -> None:
-        if self.together.intact:
+        if not self.over and self.together.intact:
             self.ahead = run_ahead(self.step, self.together.state, self.leaves)
 
-    def _is_all(self) -> bool:
-        """Whether the whole step has come."""
-        return self.came == UPDATE and self.cleared >= self.step.cleared
-
-    def settle(self) -> None:
-        """Run what has come, if it is all; record it otherwise. An interrupt waits."""
-        if not self._over:
-            uninterrupted(self._settle)
-
-    def _settle(self) -> None:
-        self._over = True
-        recorder.__class__ = Recorder
-        recorder.promised = None
-        if self._is_all() and self._can_give():
-            self._run()
-        else:
-            if self.ahead is not None:
-                missed(self.step)
-            record(self)
-        self.variables, self.values, self.leaves, self.given, self.taken = [], [], [], (), []
-        self.replay = self.node = self.ahead = None  # the node refers to this
-        self.step = self.together = None  # a variable that the user keeps shall keep no others
-
-    def _can_give(self) -> bool:
-        """Whether the block returns all that is still wanted."""
-        places = self._frame().places
-        lacking = {code for reference, code in self.outputs if code not in places and reference() is not None}
-        self.step.wanted |= lacking
-        return not lacking
-
-    def _frame(self) -> Frame:
-        return self.step.frame if self.ahead is None else self.ahead.frame
-
-    def _run(self) -> None:
-        if self.ahead is not None:
-            self.step.ran_ahead += 1
-            self._take(self.ahead.found)
+    def _record(self) -> None:
+        """Record what has come."""
+        if self.over:
             return
-        together, frame = self.together, self.step.frame
-        leaves: list[Any] = self.leaves
-        outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
-        if Piece in {*map(type, outer)}:
-            outer = [*map(taken, outer)]
-        arguments = frame.arguments(outer, together.state)
-        together.state = []
-        recorder.apart, recorder.limit = 0, LIMIT  # of another batch: nothing else of this one was recorded
-        try:
-            found = with_x64(frame.block.call, arguments)
-        except BaseException:
-            together.lose()
-            self._give([None] * (1 + max(frame.places.values())))
-            raise
-        self._take(found)
-
-    def _take(self, found: Sequence[Any]) -> None:
-        """The variables become what the block gave."""
-        together, frame = self.together, self._frame()
-        together.state = frame.state(found)
-        together.gradients = None if self.cleared else [found[frame.places[code]] for code in self.step.found]
-        self._give(found)
-        self.replay.promises += 1
-
-    def _give(self, results: Sequence[Any]) -> None:
-        """Give the variables that are still there their values; None where the block failed."""
-        places = self._frame().places
-        for reference, code in self.outputs:
-            var = reference()
-            if var is not None:
-                value = Value.pending(var._held.spec, -1, 0)
-                value.array = results[places[code]]
-                var._held = value
+        if self.ahead is not None:
+            missed(self.step)
+        self.leave()
+        record(self)
+        self.forget()

@@ -1,0 +1,159 @@
+"""Running a promised step, all of which has come.
+
+A signal's handler may run, and raise, at any call here, and go on with the net itself. Nothing of the step happens
+before XLA is called, and what it gives is in a list as soon as it has returned. What follows can be done again, and
+whoever looks next does so, until the step is *over*: that comes at once, with all that others see of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from fluidjax.eager.alive import array_of
+from fluidjax.eager.packs import Piece, taken
+from fluidjax.eager.pending import LIMIT, Recorder, recorder
+from fluidjax.eager.values import Value
+from fluidjax.eager.whole.ahead import Ahead
+from fluidjax.eager.whole.fed import Fed
+from fluidjax.eager.whole.frames import Frame
+from fluidjax.eager.whole.resumed import UPDATE
+from fluidjax.eager.whole.standing import Held
+from lowering.engine.interrupts import uninterrupted
+
+
+class Running:
+    """The part of a promise that runs it.
+
+    Attributes:
+        step, together, variables, values, leaves, came, cleared, node, replay, given, taken: see ``Promise``.
+        outputs: the variables that it computes, with the number of the output.
+        ahead: what the block gave, if somebody has looked (see ``looks``).
+        found: one element, the block's results, once they are there.
+        over: whether variables hold values, or what is recorded, in place of this.
+    """
+
+    step: Any
+    together: Any
+    variables: list[Any]
+    values: list[Value]
+    leaves: list[Any]
+    came: int
+    cleared: bool
+    node: Any
+    replay: Any
+    given: Sequence[Any]
+    taken: list[list[tuple[Any, Value]]]
+    outputs: list[tuple[weakref.ref[Any], int]]
+    ahead: Ahead | None
+    found: list[Sequence[Any]]
+    over: bool
+
+    def _record(self) -> None:
+        """Record what has come."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Run what has come, if it is all; record it otherwise, while an interrupt waits."""
+        step, together, ahead = self.step, self.together, self.ahead  # first: a handler may settle it meanwhile
+        if self.over:
+            return
+        if self.found or (self.came == UPDATE and self.cleared >= step.cleared and self._can_give(step, ahead)):
+            self._run(step, together, step.frame if ahead is None else ahead.frame)
+        else:
+            uninterrupted(self._record)
+
+    def _can_give(self, step: Any, ahead: Ahead | None) -> bool:
+        """Whether the block returns all that is still wanted."""
+        places = (step.frame if ahead is None else ahead.frame).places
+        lacking = {code for reference, code in self.outputs if code not in places and reference() is not None}
+        if lacking:
+            step.wanted |= lacking
+        return not lacking
+
+    def _run(self, step: Any, together: Any, frame: Frame) -> None:
+        if self.ahead is None:
+            self._call(together, frame)
+        else:
+            self.found = [self.ahead.found]
+        if self.over:
+            return
+        found, ahead, replay = self.found[0], self.ahead, self.replay
+        Fed.wait(found)
+        state = frame.state(found)
+        gradients = None if self.cleared else [found[frame.places[code]] for code in step.found]
+        self._give(found, frame)
+        if self.over:
+            return
+        together.state, together.gradients = state, gradients
+        replay.promises += 1
+        step.ran_ahead += ahead is not None
+        recorder.apart, recorder.limit = 0, LIMIT  # of another batch: nothing else of this one was recorded
+        recorder.__class__, recorder.promised, self.over = Recorder, None, True
+        self.forget()
+
+    def _call(self, together: Any, frame: Frame) -> None:
+        """Call the block, unless that has been done."""
+        leaves = self.leaves
+        if self.found or self.over:
+            return
+        outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
+        if Piece in {*map(type, outer)}:
+            outer = [*map(taken, outer)]
+        ready = frame.put(outer)
+        state = together.state
+        if self.over:  # and the state another one
+            return
+        arguments = frame.arguments(outer, state)
+        if not ready:
+            uninterrupted(partial(self._call_any, together, frame, arguments))
+            return
+        results = frame.results(arguments)
+        try:
+            if not self.over and not self.found:
+                self.found.extend(results)
+        except Exception:
+            uninterrupted(partial(self._fail, together, frame))
+            raise
+
+    def _call_any(self, together: Any, frame: Frame, arguments: list[Any]) -> None:
+        """The same where Python runs between XLA and the list."""
+        if self.found or self.over:
+            return
+        try:
+            self.found.append(frame.call(arguments))
+        except BaseException:
+            self._fail(together, frame)
+            raise
+
+    def _fail(self, together: Any, frame: Frame) -> None:
+        """The block has taken the variables over, and given nothing: they and all outputs have no values any more."""
+        if not self.found and not self.over:
+            together.lose()
+            self._give([None] * (1 + max(frame.places.values())), frame)
+            self.leave()
+            self.forget()
+
+    def _give(self, results: Sequence[Any], frame: Frame) -> None:
+        """Give the variables that are still there their values; None where the block failed."""
+        places = frame.places
+        for reference, code in self.outputs:
+            var: Any = reference()
+            held = None if var is None else var._held
+            if held.__class__ is Held and held.promise is self:
+                value = Value.pending(held.spec, -1, 0)
+                value.array = results[places[code]]
+                if var._held is held:
+                    var._held = value
+
+    def leave(self) -> None:
+        """The recorder records again."""
+        recorder.__class__, recorder.promised, self.over = Recorder, None, True
+
+    def forget(self) -> None:
+        """Refer to nothing any more: a variable that the user keeps shall keep no others."""
+        self.variables, self.values, self.leaves, self.given, self.taken, self.found = [], [], [], (), [], []
+        self.replay = self.node = self.ahead = None  # the node refers to this
+        self.step = self.together = None
