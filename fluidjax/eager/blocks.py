@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -24,10 +24,11 @@ import jax
 import numpy as np
 
 from fluidjax.base.flags import FLAGS
+from fluidjax.base.garbage import wait_for
 from fluidjax.eager.chunks import Chunk, Chunked, Chunks
 from fluidjax.eager.jobs import Jobs
-from fluidjax.eager.order import Record, one_by_one, output_specs
-from fluidjax.eager.packs import Piece, packs_of, replaced, taken
+from fluidjax.eager.order import Record, one_by_one
+from fluidjax.eager.packs import Piece, donatable, packs_of, replaced, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution.buffers import joined
@@ -35,7 +36,7 @@ from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64, with_x64
 
-_KEPT = 1024  # sequences that are remembered
+_KEPT, _OPS = 1024, 200_000  # sequences that are remembered, and their ops
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
 _SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
 _LENGTH, _PATIENCE = 64, 4  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
@@ -207,7 +208,7 @@ class Blocks:
         self._families: WeakValueDictionary[Any, Family] = WeakValueDictionary()
         self._chunks = Chunks()
         self._jobs = Jobs()
-        self._runs = 0
+        self._runs = self._ops = 0
 
     def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...], *, keeps: bool = False) -> Sequence[Any]:
         """The values of the outputs `alive` of recorded ops. Takes ownership of `arrays`, the values of the leaves.
@@ -255,6 +256,7 @@ class Blocks:
         if block is None:
             if point.depth <= _SMALL:
                 return one_by_one(_records(point), arrays, alive)
+            wait_for(point.depth)
             block = self._chunks.cut(point, alive)
             if entry is not None:
                 entry.blocks.append(block)
@@ -275,8 +277,9 @@ class Blocks:
             family = self._families.setdefault(alike, Family())
             entry = self._contents[content] = Entry(family, self._runs)
         self._entries[point] = entry
-        if len(self._entries) > _KEPT:
-            self._entries.popitem(last=False)
+        self._ops += point.depth
+        while len(self._entries) > _KEPT or (self._ops > _OPS and len(self._entries) > 1):
+            self._ops -= self._entries.popitem(last=False)[0].depth
         return entry
 
     def _ask(
@@ -291,7 +294,7 @@ class Blocks:
         if keeps:
             donated = tuple(replaced(records, alive))
         else:
-            donated = _donatable(records, arrays, leaves, alive) if whole else ()
+            donated = donatable(records, arrays, leaves, alive) if whole else ()
         if whole:
             work = partial(self._compile_whole, entry, records, leaves, alive, donated, keeps)
         else:
@@ -336,17 +339,3 @@ class Blocks:
 
 def _records(point: Point) -> list[Record]:
     return [each.record for each in point.way()]
-
-
-def _donatable(
-    records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The leaves without other references, as far as there are outputs to take their memory."""
-    specs = output_specs(records, leaves)
-    room = Counter([specs[code] for code in alive])
-    found = []
-    for k, spec in enumerate(leaves):
-        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2:
-            room[spec] -= 1
-            found.append(k)
-    return tuple(found)

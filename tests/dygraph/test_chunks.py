@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fluidjax as fluid
+from fluidjax.base import garbage
 from fluidjax.eager import blocks, chunks
 from fluidjax.eager.cutting import Cutting
 from fluidjax.eager.pending import recorder
@@ -109,3 +112,38 @@ def test_chunks_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "_KEPT", 5)
     trained(range(4, 8), in_blocks=True)
     assert len(recorder.blocks._chunks._known) == 5
+
+
+@pytest.fixture
+def thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_garbage_is_not_collected_within_a_long_step(monkeypatch: pytest.MonkeyPatch, thresholds: None) -> None:
+    monkeypatch.setattr(garbage, "_young", {700})
+    gc.set_threshold(700, 10, 10)
+    trained([4], in_blocks=True)
+    assert gc.get_threshold()[0] == 700, "short steps leave it"
+    for length in (20, 30, 20):
+        trained([length], in_blocks=True)
+    young, *older = gc.get_threshold()
+    assert 700 < young < 30_000 and older == [10, 10]
+    trained([40], in_blocks=True)
+    assert gc.get_threshold()[0] > young
+
+
+@pytest.mark.parametrize("own", [0, 500, 100_000])
+def test_a_threshold_of_the_script_stays(own: int, monkeypatch: pytest.MonkeyPatch, thresholds: None) -> None:
+    monkeypatch.setattr(garbage, "_young", {700})
+    gc.set_threshold(own)
+    trained([30], in_blocks=True)
+    assert gc.get_threshold()[0] == own
+
+
+def test_long_sequences_are_forgotten_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_OPS", 1500)
+    trained(range(4, 20), in_blocks=True)
+    kept = [point.depth for point in recorder.blocks._entries]
+    assert len(kept) > 1 and sum(kept) == recorder.blocks._ops <= 1500
