@@ -3,9 +3,10 @@
 At first, ops run one by one, through kernels of their own. When the same ops recur, the more often the longer the
 sequence, a thread compiles them as one block while they still run one by one; from then on they are a single call.
 Sequences that differ only in numbers (learning rates, inputs) are the same block; reading a value in between starts
-another. A long sequence is compiled in chunks first (see ``chunks``), and as one block once its repetitions have taken
-as long as compiling may. Sequences that differ only in shapes and numbers learn from each other: a length of sentences
-that comes a second time is compiled if other lengths have shown that the net recurs.
+another. A long sequence runs in chunks, which other sequences may have as well (see ``chunks``); these are compiled
+first, and all as one block once its repetitions have taken as long as compiling may. Sequences that differ only in
+shapes and numbers learn from each other: a length of sentences that comes a second time is compiled if other lengths
+have shown that the net recurs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Sequence, Set
 from functools import partial
+from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,10 +24,11 @@ import jax
 import numpy as np
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.chunks import Chunked
+from fluidjax.base.garbage import wait_for
+from fluidjax.eager.chunks import Chunk, Chunked, Chunks
 from fluidjax.eager.jobs import Jobs
 from fluidjax.eager.order import Record, one_by_one, output_specs
-from fluidjax.eager.packs import Piece, packs_of, replaced, taken
+from fluidjax.eager.packs import Piece, donatable, packs_of, replaced, taken
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution.buffers import joined
@@ -33,7 +36,7 @@ from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64, with_x64
 
-_KEPT = 1024  # sequences that are remembered
+_KEPT, _OPS = 1024, 200_000  # sequences that are remembered, and their ops
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
 _SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
 _LENGTH, _PATIENCE = 64, 4  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
@@ -219,9 +222,9 @@ class Blocks:
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._contents: WeakValueDictionary[Any, Entry] = WeakValueDictionary()
         self._families: WeakValueDictionary[Any, Family] = WeakValueDictionary()
-        self._chunks: dict[Any, Any] = {}
+        self._chunks = Chunks()
         self._jobs = Jobs()
-        self._runs = 0
+        self._runs = self._ops = 0
 
     def run(self, point: Point, arrays: list[Any], alive: tuple[int, ...], *, keeps: bool = False) -> Sequence[Any]:
         """The values of the outputs `alive` of recorded ops. Takes ownership of `arrays`, the values of the leaves.
@@ -235,7 +238,7 @@ class Blocks:
         entry = self._entries.get(point) or self._entry(point)
         if entry.last == self._runs:  # it has never occurred before
             entry.family.see(alive)
-            return one_by_one(_records(point), list(map(taken, arrays)), alive)
+            return self._by_parts(point, list(map(taken, arrays)), alive)
         self._entries.move_to_end(point)
         entry.last = self._runs
         block = entry.fitting(alive, keeps)
@@ -248,27 +251,51 @@ class Blocks:
         if block.__class__ is Whole:
             return block.run(arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
-        arrays = list(map(taken, arrays))
-        if block is not None and (rest := block.rest) and entry.family.seconds >= point.depth * _OFTEN:  # type: ignore[union-attr]
-            block.rest = None  # type: ignore[union-attr]
-            self._jobs.add(entry, "rest", partial(self._compile_rest, block, rest))  # type: ignore[arg-type]
-        results = one_by_one(_records(point), arrays, alive) if block is None else block.run(arrays, alive)
+        results = self._by_parts(point, list(map(taken, arrays)), alive, entry, block)
         taken_now = time.thread_time() - begin
         entry.seconds += taken_now
         entry.family.seconds += taken_now
         return results
 
+    def _by_parts(
+        self,
+        point: Point,
+        arrays: list[Any],
+        alive: tuple[int, ...],
+        entry: Entry | None = None,
+        block: Chunked | None = None,
+    ) -> Sequence[Any]:
+        """The outputs `alive` of a sequence that is no block yet: op by op, and in chunks if it is long.
+
+        ``entry, block``: what is known of a sequence that occurs again.
+        """
+        if block is None:
+            if point.depth <= _SMALL:
+                return one_by_one(_records(point), arrays, alive)
+            wait_for(point.depth)
+            block = self._chunks.cut(point, alive)
+            if entry is not None:
+                entry.blocks.append(block)
+        elif block.rest and entry is not None and entry.family.seconds >= point.depth * _OFTEN:
+            block.rest = False
+            self._jobs.add(entry, "rest", partial(self._compile, block, 1))
+        results = block.run(arrays, alive)
+        for chunk in block.due(self._runs):
+            self._jobs.add(chunk, "chunk", partial(self._compile, chunk))
+        return results
+
     def _entry(self, point: Point) -> Entry:
         """Remember a sequence: as one that is known, if another tree (see ``points``) had one of equal content."""
-        content = tuple([each.key() for each in point.way()])
+        content = tuple([*chain.from_iterable([each.key() for each in point.way()])])  # one object, not one for each op
         entry = self._contents.get(content)
         if entry is None:
             alike = tuple([(p.kernel.type, p.codes, *[out is None for out in p.outs]) for p in point.way()])
             family = self._families.setdefault(alike, Family())
             entry = self._contents[content] = Entry(family, self._runs)
         self._entries[point] = entry
-        if len(self._entries) > _KEPT:
-            self._entries.popitem(last=False)
+        self._ops += point.depth
+        while len(self._entries) > _KEPT or (self._ops > _OPS and len(self._entries) > 1):
+            self._ops -= self._entries.popitem(last=False)[0].depth
         return entry
 
     def _ask(
@@ -283,28 +310,29 @@ class Blocks:
         if keeps:
             donated = tuple(replaced(records, alive))
         else:
-            donated = _donatable(records, arrays, leaves, alive) if whole else ()
-        often = entry.family.seconds >= point.depth * _OFTEN
+            donated = donatable(records, arrays, leaves, alive) if whole else ()
+        if whole:
+            work = partial(self._compile_whole, entry, records, leaves, alive, donated, keeps)
+        else:
+            often = entry.family.seconds >= point.depth * _OFTEN
+            work = partial(self._compile_chunks, entry, self._chunks.cut(point, alive), often)
+        self._jobs.add(entry, "whole" if whole else "chunks", work)
 
-        def compile() -> None:
-            made: Whole | Chunked
-            if whole:
-                made = Whole(records, leaves, alive, donated, keeps)
-            else:
-                made = Chunked(records, leaves, alive, self._chunks)
-            entry.blocks.insert(0, made)
-            self.compilations += made.compilations
-            if often and made.__class__ is Chunked:
-                rest, made.rest = made.rest, None
-                self._compile_rest(made, rest or ())
+    def _compile_whole(self, entry: Entry, *args: Any) -> None:
+        made = Whole(*args)
+        entry.blocks.insert(0, made)
+        self.compilations += made.compilations
 
-        self._jobs.add(entry, "whole" if whole else "chunks", compile)
+    def _compile_chunks(self, entry: Entry, made: Chunked, often: bool) -> None:
+        """Compile the chunks that come again within a sequence; if it comes ``often``, all of them."""
+        self._compile(made, 2)
+        made.rest = not often
+        entry.blocks.insert(0, made)
+        if often:
+            self._compile(made, 1)
 
-    def _compile_rest(self, block: Chunked, rest: Sequence[Any]) -> None:
-        """Compile the parts of a sequence that run op by op."""
-        before = block.compilations
-        block.compile_rest(rest)
-        self.compilations += block.compilations - before
+    def _compile(self, part: Chunk | Chunked, *times: int) -> None:
+        self.compilations += part.compile(*times)
 
     def whole(self, point: Point, alive: tuple[int, ...], *, keeps: bool = False) -> Whole | None:
         """The block of the sequence that ends at a point, if it is one block that returns these outputs.
@@ -327,17 +355,3 @@ class Blocks:
 
 def _records(point: Point) -> list[Record]:
     return [each.record for each in point.way()]
-
-
-def _donatable(
-    records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The leaves without other references, as far as there are outputs to take their memory."""
-    specs = output_specs(records, leaves)
-    room = Counter([specs[code] for code in alive])
-    found = []
-    for k, spec in enumerate(leaves):
-        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2:
-            room[spec] -= 1
-            found.append(k)
-    return tuple(found)

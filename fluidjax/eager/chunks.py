@@ -1,189 +1,208 @@
-"""A long sequence of ops as many small compiled blocks, which are shared between its own repetitions.
+"""A long sequence of ops as many small parts, which are shared between its own repetitions and with other sequences.
 
-XLA takes some 8 ms per op to compile, and a recurrent net of 35 steps has thousands of ops. But its steps are alike. So
-the sequence is cut at positions determined by its content, between the most frequent pairs of ops, as content-defined
-chunking cuts files. Equal parts of a sequence then give equal chunks, and each is compiled once. Anything that
-does not occur twice runs op by op.
+XLA takes some 8 ms per op to compile, and a recurrent net of 35 steps has thousands of ops. But its steps are alike,
+and they are those of longer and shorter sentences. So the sequence is cut (see ``cutting``), and a part is compiled
+once for all places where it occurs: if its sequence comes again, or if it alone has come often. Anything else runs op
+by op.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from functools import partial
-from itertools import chain, pairwise
 from typing import Any
 
 import jax
 
-from fluidjax.eager.order import Order, Record, output_specs, run_steps
+from fluidjax.base.garbage import no_collections
+from fluidjax.eager.cutting import Cutting
+from fluidjax.eager.order import Order, Record, run_steps
+from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution import background
+from fluidjax.execution.executable import Executable
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
-_MEAN, _LEAST, _MOST = 32, 6, 96  # ops per chunk
-_PERIOD = 4  # chunks that recur in the same order
-
-Step = tuple[Record, int, list[int]]
-
-
-def cut(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    """The parts of a sequence in order; an op that occurs once is kept apart from what may recur."""
-    kernels = [record[0] for record, _, _ in steps]
-    times, marks = Counter(kernels), _marks(kernels)
-    chunks, begin = [], 0
-    for at, pair in enumerate(pairwise(kernels), 1):
-        apart = (times[pair[0]] == 1) != (times[pair[1]] == 1)
-        length = at - begin
-        if apart or length >= _MOST or (length >= _LEAST and pair in marks):
-            chunks.append(steps[begin:at])
-            begin = at
-    return _joined([*chunks, steps[begin:]])
-
-
-def _joined(chunks: Sequence[Sequence[Step]]) -> list[Sequence[Step]]:
-    """Join repeating chunks into larger ones, up to the maximum length: each call has a cost."""
-    kinds = [tuple([record[0] for record, _, _ in chunk]) for chunk in chunks]
-    found: list[Sequence[Step]] = []
-    at = 0
-    while at < len(chunks):
-        period, times = max(
-            [(p, _times(kinds, at, p)) for p in range(1, _PERIOD + 1)], key=lambda way: way[0] * (way[1] - 1)
-        )
-        count = _MOST // sum(map(len, kinds[at : at + period]))  # periods in one chunk
-        if times == 1 or count < 2:
-            found.append(chunks[at])
-            at += 1
-            continue
-        end = at + period * times
-        found += [[*chain(*chunks[k : min(k + period * count, end)])] for k in range(at, end, period * count)]
-        at = end
-    return found
-
-
-def _times(kinds: Sequence[Any], at: int, period: int) -> int:
-    """How often the next chunks are repeated in a row; 1 if they are not."""
-    first, times = kinds[at : at + period], 1
-    while kinds[at + times * period : at + (times + 1) * period] == first:
-        times += 1
-    return times
-
-
-def _marks(kernels: Sequence[Any]) -> set[Any]:
-    """The pairs of successive ops at which a sequence is cut, so that its parts are short and often equal.
-
-    A long part is cut at the pair that occurs about as often as it has chunks: once per period, if it is periodic.
-    """
-    marks: set[Any] = set()
-    parts = [list(pairwise(kernels))]
-    while parts:
-        part = parts.pop()
-        wanted = len(part) / _MEAN
-        often = {pair: times for pair, times in Counter(part).items() if times > 1 and pair not in marks}
-        if len(part) <= _MOST or not often:
-            continue
-        mark = min(often, key=lambda pair: abs(often[pair] - wanted))
-        marks.add(mark)
-        places = [at for at, pair in enumerate(part) if pair == mark]
-        parts += [part[begin + 1 : end] for begin, end in pairwise([-1, *places, len(part)])]
-    return marks
+_KEPT = 4096  # chunks that are remembered
+_SHORT = 3  # fewer ops are no chunk
+_TIMES = 200  # a chunk that has come so often is compiled, wherever it came: then its ops have taken about as long
+_ALIVE = 1 << 60  # the step that reads what is needed after the last one
 
 
 class Chunk:
-    """One part of a sequence: its ops with local numbering, its inputs and its results.
+    """One part of sequences: its ops with local numbering.
+
+    Args:
+        records: the ops, which read ``~k`` for input ``k``.
+        gives: the numbers of its results.
+        given: the specs of its inputs.
 
     Attributes:
-        reads: codes of the values it takes.
-        gives: codes of its results.
-        content: the records, reading ``~k`` for inputs; with the numbers of its results.
+        count: how often it has run.
+        last: when it did so last, counted in runs of sequences.
+        executable: its compiled function; None until there is one.
     """
 
-    def __init__(self, steps: Sequence[Step], alive: frozenset[int], read_later: frozenset[int]) -> None:
-        places: dict[int, int] = {}
-        reads: dict[int, int] = {}
-        records: list[Record] = []
-        count = 0
-        for (kernel, *codes), begin, _ in steps:
-            records.append((kernel, *[places[c] if c in places else ~reads.setdefault(c, len(reads)) for c in codes]))
-            for k in range(kernel.width):
-                places[begin + k] = count + k
-            count += kernel.width
-        self.reads = tuple(reads)
-        self.gives = tuple([code for code in places if code in alive or code in read_later])
-        self.content = tuple(records), tuple([places[code] for code in self.gives])
-        self.steps = Order(records, self.content[1]).steps
+    def __init__(self, records: Sequence[Record], gives: Sequence[int], given: Sequence[Spec]) -> None:
+        self.steps = Order(records, gives).steps
+        self._gives, self._given = gives, given
+        self.count = self.last = 0
+        self._settled = False
+        self.executable: Executable | None = None
 
-    def run(self, *arrays: Any) -> list[Any]:
-        """Its results for its inputs, op by op."""
-        return run_steps(self.steps, arrays, self.content[1])
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Its results for its inputs, with 64-bit types enabled."""
+        self.count += 1
+        executable = self.executable
+        if executable is None:
+            return self._run(*arrays)
+        found = executable.call(*arrays)
+        if not self._settled:
+            executable.settle()
+            self._settled = True
+        return found
+
+    def _run(self, *arrays: Any) -> list[Any]:
+        return run_steps(self.steps, arrays, self._gives)
+
+    def compile(self) -> int:
+        """Compile it; returns how many compilations that took: none if it is compiled, or the process ends."""
+        if self.executable is not None or background.ending():
+            return 0
+        self.executable = uninterrupted(self._compile)
+        return 1
 
     @in_x64
-    def compile(self, leaves: Sequence[Spec]) -> Any:
-        """The compiled function."""
-        return jax.jit(self.run).lower(*[spec.aval for spec in leaves]).compile()
+    def _compile(self) -> Executable:
+        return Executable.of(jax.jit(self._run).trace(*[spec.aval for spec in self._given]))
+
+
+class Chunks:
+    """The chunks of all sequences, by content."""
+
+    def __init__(self) -> None:
+        self._cutting = Cutting()
+        self._known: OrderedDict[Any, Chunk] = OrderedDict()
+
+    def cut(self, point: Point, alive: Sequence[int]) -> Chunked:
+        """The sequence that ends at a point in chunks, for the outputs `alive`."""
+        with no_collections():
+            return self._cut(point.way(), alive)
+
+    def _cut(self, way: Sequence[Point], alive: Sequence[int]) -> Chunked:
+        specs: list[Any] = []
+        leaves: list[Spec] = []
+        for each in way:
+            specs += each.outs
+            leaves += each.fresh
+        leaves.reverse()
+        specs += leaves  # leaf k is at ~k
+        steps, ends = _needed(way, alive)
+        kinds = [(each.kernel, *[specs[code] for code in each.codes]) for each in steps]
+        parts: list[Part] = []
+        for begin, end in self._cutting.cut([each.kernel for each in steps], kinds):
+            if end - begin < _SHORT:
+                parts += [_alone(steps[k], ends, k) for k in range(begin, end)]
+            else:
+                parts.append(self._part(steps[begin:end], specs, ends, begin, end))
+        return Chunked(parts, alive)
+
+    def _part(self, steps: Sequence[Point], specs: Sequence[Any], ends: dict[int, int], begin: int, end: int) -> Part:
+        base = steps[0].first
+        reads: dict[int, int] = {}
+        content: list[tuple[Any, ...]] = []
+        made: list[int] = []
+        for each in steps:
+            codes = [c - base if c >= base else ~reads.setdefault(c, len(reads)) for c in each.codes]
+            content.append((each.kernel, each.first - base, *codes))
+            made += range(each.first, each.end)
+        gives = tuple([code for code in made if ends.get(code, -1) >= end])
+        given = tuple([specs[code] for code in reads])
+        key = tuple(content), tuple([code - base for code in gives]), given
+        chunk = self._known.get(key)
+        if chunk is None:
+            chunk = self._known[key] = _chunk(*key)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        ended = [code for code in reads if code >= 0 and ends[code] < end]
+        return chunk.run, (*reads,), gives, ended, chunk
+
+
+Part = tuple[Any, Sequence[int], Sequence[int], Sequence[int], Chunk | None]
+
+
+def _needed(way: Sequence[Point], alive: Sequence[int]) -> tuple[list[Point], dict[int, int]]:
+    """(the ops that outputs depend on; for each code that is read, the number of the last of them that reads it)."""
+    last: dict[int, Point | None] = dict.fromkeys(alive)
+    steps: list[Point] = []
+    for each in reversed(way):
+        first = each.first
+        if first in last if each.end - first == 1 else not last.keys().isdisjoint(range(first, each.end)):
+            steps.append(each)
+            for code in each.codes:
+                if code not in last:
+                    last[code] = each
+    steps.reverse()
+    numbers = {each: k for k, each in enumerate(steps)}
+    return steps, {code: _ALIVE if each is None else numbers[each] for code, each in last.items()}
+
+
+def _alone(step: Point, ends: dict[int, int], at: int) -> Part:
+    """An op that is no part of a chunk."""
+    ended = [code for code in {*step.codes} if code >= 0 and ends[code] == at]
+    return step.kernel.run, step.codes, range(step.first, step.end), ended, None
+
+
+def _chunk(content: Sequence[tuple[Any, ...]], gives: Sequence[int], given: Sequence[Spec]) -> Chunk:
+    """The chunk of this content, in which ops that nothing needed have left gaps among the numbers."""
+    places: dict[int, int] = {}
+    records: list[Record] = []
+    for kernel, first, *codes in content:
+        records.append((kernel, *[places[code] if code >= 0 else code for code in codes]))
+        for k in range(kernel.width):
+            places[first + k] = len(places)
+    return Chunk(records, tuple([places[code] for code in gives]), given)
 
 
 class Chunked:
-    """A sequence as compiled chunks, for the outputs `alive`.
+    """A sequence as chunks, for the outputs `alive`.
 
-    Args:
-        compiled: chunks compiled so far, by content and inputs; it is extended.
+    Attributes:
+        compilations: how many of its chunks were compiled for it.
+        rest: whether those that come once in it are left, to be compiled if the sequence comes often.
     """
 
-    def __init__(
-        self, records: Sequence[Record], leaves: Sequence[Spec], alive: Sequence[int], compiled: dict[Any, Any]
-    ) -> None:
-        self.alive = tuple(alive)
-        specs: list[Any] = output_specs(records, leaves)
-        held = frozenset(alive)
-        later: set[int] = set()
-        chunks: list[Chunk] = []
-        for part in reversed(cut(Order(records, alive).steps)):
-            chunks.append(Chunk(part, held, frozenset(later)))
-            later.update(chunks[-1].reads)
-        self.compilations, self._compiled = 0, compiled
-        self.rest: list[tuple[Chunk, tuple[Spec, ...]]] | None = []  # parts that run op by op, and their inputs
-        self.parts: list[tuple[Any, tuple[int, ...], tuple[int, ...], list[int]]] = []
-        seen = set(alive)
-        known = Counter([chunk.content for chunk in chunks])
-        for chunk in chunks:
-            ended = [code for code in chunk.reads if code >= 0 and code not in seen]
-            seen.update(chunk.reads)
-            given = tuple([specs[c] if c >= 0 else leaves[~c] for c in chunk.reads])
-            key = chunk.content, given
-            if known[chunk.content] > 1:
-                self._compile(chunk, given)
-            function = compiled.get(key) or chunk.run
-            if key not in compiled:
-                self.rest.append((chunk, given))
-            self.parts.append((function, chunk.reads, chunk.gives, ended))
-        self.parts.reverse()
+    def __init__(self, parts: Sequence[Part], alive: Sequence[int]) -> None:
+        self.alive, self.parts = tuple(alive), parts
+        self.compilations = 0
+        self.rest = False
+        self._times = Counter([chunk for *_, chunk in parts if chunk is not None])
 
-    def compile_rest(self, rest: Sequence[tuple[Chunk, tuple[Spec, ...]]]) -> None:
-        """Compile parts that occur once in the sequence, which pays off if the sequence itself is frequent.
+    def compile(self, times: int) -> int:
+        """Compile the chunks that occur so often in it; returns the number of compilations."""
+        found = sum([chunk.compile() for chunk, count in self._times.items() if count >= times])
+        self.compilations += found
+        return found
 
-        Sequences of other shapes share those without such shapes, as updates of parameters are.
-        """
-        made = {chunk.run: self._compile(chunk, given) for chunk, given in rest if len(chunk.steps) > 1}
-        self.parts = [(made.get(function) or function, *others) for function, *others in self.parts]
-
-    def _compile(self, chunk: Chunk, given: tuple[Spec, ...]) -> Any:
-        """A chunk as a compiled function; None if that is not known, and the process ends."""
-        key = chunk.content, given
-        if key not in self._compiled and not background.ending():
-            self._compiled[key] = uninterrupted(partial(chunk.compile, given))
-            self.compilations += 1
-        return self._compiled.get(key)
+    def due(self, now: int) -> list[Chunk]:
+        """The chunks that have come often enough to be compiled, after a run, the ``now``-th of all sequences."""
+        found = []
+        for chunk, count in self._times.items():
+            chunk.last = now
+            if chunk.executable is None and chunk.count >= _TIMES > chunk.count - count:
+                found.append(chunk)
+        return found
 
     @in_x64
     def run(self, arrays: Sequence[Any], alive: Sequence[int]) -> list[Any]:
         """The outputs `alive` for the leaves."""
-        values: dict[int, Any] = {}
-        for function, reads, gives, ended in self.parts:
-            results = function(*[values[c] if c >= 0 else arrays[~c] for c in reads])
-            for code, result in zip(gives, results, strict=True):
-                values[code] = result
+        values: dict[int, Any] = {~k: array for k, array in enumerate(arrays)}
+        value_of = values.__getitem__
+        for function, reads, gives, ended, _ in self.parts:
+            values.update(zip(gives, function([*map(value_of, reads)]), strict=True))
             for code in ended:
                 del values[code]
         return [values[code] for code in alive]

@@ -7,6 +7,7 @@ inspected, or another block reads it, it is extracted.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -15,7 +16,7 @@ import jax
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_numpy_dtype
-from fluidjax.eager.order import Record
+from fluidjax.eager.order import Record, output_specs
 from fluidjax.eager.values import Spec
 from fluidjax.execution.buffers import in_order
 
@@ -90,6 +91,20 @@ def replaced(records: Sequence[Record], alive: Sequence[int]) -> dict[int, int]:
                     origins[count + k] = leaf
         count += kernel.width
     return {origins[code]: code for code in alive if code in origins}
+
+
+def donatable(
+    records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The leaves without other references, as far as there are outputs to take their memory."""
+    specs = output_specs(records, leaves)
+    room = Counter([specs[code] for code in alive])
+    found = []
+    for k, spec in enumerate(leaves):
+        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2:
+            room[spec] -= 1
+            found.append(k)
+    return tuple(found)
 
 
 class Pack:

@@ -29,7 +29,6 @@ class Point:
     Attributes:
         before: the previous point; None at the start of a batch.
         kernel, codes: the last record.
-        record: the same as one tuple (see ``pending``).
         depth: the number of records up to here.
         first, end: the numbers of the first output of the last one, and of the first of the next one.
         outs: the specs of its outputs, None for unused ones.
@@ -49,7 +48,7 @@ class Point:
 
     __slots__ = (
         "_others", "before", "codes", "constants", "depth", "end", "expected", "first", "flows", "fresh", "kernel",
-        "leaves", "limits", "outs", "passes", "place", "plan", "record", "sizes", "special", "tree", "updates",
+        "leaves", "limits", "outs", "passes", "place", "plan", "sizes", "special", "tree", "updates",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +62,7 @@ class Point:
         tree: Tree,
     ) -> None:
         self.tree, self.before, self.special = tree, before, special
-        self.kernel, self.codes, self.record = kernel, codes, (kernel, *codes)
+        self.kernel, self.codes = kernel, codes
         self.fresh, self.outs = fresh, outs
         self.depth: int = 0 if before is None else before.depth + 1
         self.leaves: int = 0 if before is None else before.leaves + len(fresh)
@@ -102,6 +101,11 @@ class Point:
         if self.kernel.sources and self.kernel.movable:  # it is absent where its numbers are operands
             return before.place, before.constants + 1
         return hash((before.place, self.kernel.type, self.outs)), before.constants
+
+    @property
+    def record(self) -> tuple[Any, ...]:
+        """The last record as one tuple (see ``pending``); there are too many points to keep it for each."""
+        return (self.kernel, *self.codes)
 
     def key(self) -> Any:
         """What it adds to the previous point."""
