@@ -10,6 +10,7 @@ from fluidjax.base.mode import tracer_guard
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.varbase import VarBase
 from fluidjax.framework import Parameter, Program, Variable
+from fluidjax.framework.names import OP_CALLSTACK
 from fluidjax.framework.variable import EagerParameter
 
 
@@ -95,7 +96,8 @@ class _Writer:
         for slot, names in kernel.view.outputs.items():
             variables = [next(writes, None) for _ in names]
             outputs[slot] = [self._name(v, made=True) for v in variables if v is not None]
-        self.block.append_op(kernel.type, inputs, outputs, dict(kernel.attrs))
+        op = self.block.append_op(kernel.type, inputs, outputs, dict(kernel.attrs))
+        op._set_attr(OP_CALLSTACK, [])  # that of `trace`, the same for all, says nothing of this op
 
     def _name(self, var: VarBase, made: bool = False) -> str:
         found = self.names.get(id(var))

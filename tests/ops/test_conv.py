@@ -24,6 +24,8 @@ SHAPES = {
     "few": ((2, 3, 7, 9), (5, 3, 3, 3), Geometry((1, 1), ((1, 1), (0, 2)), (2, 1), 1)),
     "few_strided": ((2, 2, 7, 9), (16, 2, 3, 2), Geometry((1, 2), ((1, 1), (0, 1)), (1, 1), 1)),
     "odd": ((2, 3, 6, 5), (18, 3, 3, 3), Geometry((2, 1), ((1, 1), (1, 1)), (1, 2), 1)),
+    "as_long": ((2, 2, 5, 9), (3, 2, 2, 8), Geometry((1, 1), ((0, 1), (1, 0)), (1, 1), 1)),
+    "as_long_strided": ((2, 2, 9, 4), (3, 2, 4, 2), Geometry((3, 2), ((1, 0), (0, 0)), (2, 1), 1)),
     "volume_groups": ((2, 4, 5, 4, 3), (6, 2, 2, 2, 2), Geometry((2, 1, 1), ((1, 0), (0, 1), (1, 1)), (1, 1, 1), 2)),
     "volume_dilated": ((1, 3, 9, 5, 5), (2, 3, 3, 3, 1), Geometry((2, 2, 1), ((3, 1), (1, 1), (0, 0)), (2, 1, 2), 1)),
     "volume_depth": ((2, 3, 7, 2, 3), (4, 3, 3, 1, 1), Geometry((3, 1, 1), ((0, 0), (0, 0), (0, 0)), (1, 1, 1), 1)),
@@ -65,6 +67,18 @@ def test_columns_are_the_convolution(drawn):
     assert kernels.reached(x.shape, w.shape, geo) == dy.shape[2:]
     np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
     np.testing.assert_allclose(kernels.forward(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+
+
+def test_columns_of_a_kernel_as_long_as_the_image_are_made_by_positions():
+    """Its rows of 64 taps stand at two places: two reads, and two sums in the gradient, not 64."""
+    x, w, geo = jnp.zeros((2, 1, 6, 65)), jnp.zeros((4, 1, 3, 64)), Geometry((1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    dy = jnp.zeros((2, 4, 4, 2))
+    parts = {
+        "slice": jax.make_jaxpr(lambda: kernels.by_columns(x, w, geo)),
+        "pad": jax.make_jaxpr(lambda: kernels.input_grad_columns(dy, w, x.shape, geo)),
+    }
+    for kind, traced in parts.items():
+        assert 2 <= [one.primitive.name for one in traced().jaxpr.eqns].count(kind) <= 3 + 2 + 1
 
 
 @pytest.mark.parametrize("drawn", [name for name in SHAPES if name.startswith("volume")], indirect=True)

@@ -55,6 +55,7 @@ def test_the_program_holds_the_ops_that_ran() -> None:
     assert written[:2] == ["t_0", "t_1"]
     assert all(block.var(name).persistable for name in names)
     assert block.ops[types.index("batch_norm")].attr("is_test") is False
+    assert all(op.attr("op_callstack") == [] for op in block.ops), "the call of trace made none of them"
 
 
 def test_gradients_are_recorded_while_tracing() -> None:
