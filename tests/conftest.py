@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from jax._src import compiler
 
 # What is compiled beside the runs depends on their times; the tests of that turn it on.
 os.environ.setdefault("FLAGS_background_compilation", "0")
@@ -79,9 +80,19 @@ def compiled_quickly() -> Iterator[None]:
 
     What users get is held by the networks, the recordings op by op, and by all tests that compare bits.
     """
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+
+    def quick(*args: Any, **kwargs: Any) -> Any:
+        """Fusions are emitted as LLVM's instructions at once and not by way of MLIR, which takes half of the time."""
+        options = options_of(*args, **kwargs)
+        options.env_option_overrides = [("xla_cpu_use_fusion_emitters", False), *options.env_option_overrides]
+        return options
+
+    options_of = compiler.get_compile_options
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "get_compile_options", quick)
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()
 
 

@@ -28,6 +28,8 @@ from fluidjax.contrib.slim.quantization import (
 )
 from tests.contrib.quantized import CPU, batches, graph_of, initialized, layers, programs, types
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "data" / "quantization.json.gz").read_bytes()))
 NOTED = (
     "bit_length max_range quant_bits window_size moving_rate out_threshold quantization_type activation_bits skip_quant"

@@ -28,6 +28,8 @@ from lowering.program import GRAD, OpView, ProgramView
 from lowering.registry import Blocks, Value, get_op, op, table
 from lowering.values import TensorArray
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 RANDOM = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

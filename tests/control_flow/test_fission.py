@@ -15,6 +15,8 @@ from lowering.loops.fission import split_loops
 from lowering.program import ProgramView
 from tests.control_flow.running import build, ragged, run
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 WIDTH, SIZE, LENGTHS = 3, 4, [2, 4, 1]
 Body = Callable[[Any, Any, Any], Any]
 

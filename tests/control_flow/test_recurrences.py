@@ -15,6 +15,8 @@ from fluidjax.framework.view import program_view
 from lowering import Runner
 from tests.control_flow.running import build, ragged, rows, run
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 WIDTH = 3
 

@@ -16,6 +16,8 @@ from lowering import Runner
 from lowering.errors import LoweringError
 from tests.control_flow.running import build, ragged, run
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 STEPS, BATCH, WIDTH = 3, 2, 3
 

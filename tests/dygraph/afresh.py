@@ -40,11 +40,18 @@ def nothing_remembered() -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_kernels() -> Iterator[None]:
-    """Context manager: so are kernels, which tests share otherwise because each is compiled; with few spare ones."""
+    """Context manager: so are kernels, which tests share otherwise because each is compiled."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_kernels", {})
         patch.setattr(kernels, "_replaced", OrderedDict())
-        patch.setattr(kernels, "_SPARE", 4)
         patch.setattr(forms, "_forms", {})
         patch.setattr(numbers, "_affines", {})
+        yield
+
+
+@contextlib.contextmanager
+def few_kernels() -> Iterator[None]:
+    """Context manager: ``own_kernels`` with few spare ones."""
+    with own_kernels(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_SPARE", 4)
         yield

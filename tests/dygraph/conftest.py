@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -19,5 +20,20 @@ def nothing_remembered() -> Iterator[None]:
 @pytest.fixture
 def own_kernels() -> Iterator[None]:
     """See ``afresh``."""
+    with afresh.few_kernels():
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled_quickly(compiled_quickly: None) -> Iterator[None]:
+    """Kernels are of the file too, for they outlive what jax keeps of them."""
     with afresh.own_kernels():
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collects_its_own() -> Iterator[None]:
+    """Tests that collect garbage look through what their file made, and not through what a whole suite left."""
+    gc.freeze()
+    yield
+    gc.unfreeze()

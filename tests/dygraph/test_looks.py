@@ -27,6 +27,7 @@ from tests.dygraph.test_promised import (
 from tests.dygraph.test_promised_kinds import STATISTICS, Statistics, look_at_statistics
 
 dg = fluid.dygraph
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 __all__ = ["ran"]
 FROM = 24  # steps in which a step with a look is learned, and promised
 

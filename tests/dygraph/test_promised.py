@@ -21,6 +21,7 @@ from fluidjax.eager.whole.promised import Promise
 from fluidjax.eager.whole.together import Together
 
 dg = fluid.dygraph
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 PLACES = ("before", "call", "backward", "minimize", "clear", "end")
 FROM = 10  # from there on something is done in every third step, at one place after the other
 STEPS = FROM + 3 * len(PLACES)

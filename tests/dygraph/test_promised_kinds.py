@@ -27,6 +27,7 @@ from tests.dygraph.test_promised import (
 )
 
 dg = fluid.dygraph
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 __all__ = ["ran"]
 
 

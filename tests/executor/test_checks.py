@@ -10,6 +10,8 @@ import lowering
 from fluidjax.execution.mode import interpret_mode
 from tests.executor.conftest import Net, ragged
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 FAR = 2**32 + 1  # what a cast to int32 would make a 1
 

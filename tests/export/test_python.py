@@ -22,6 +22,8 @@ from fluidjax.export.python.page import write
 from fluidjax.export.python.texts import identifier, lines_of, number_text, split_top
 from tests.export.cases import FLAGS, MATRICES, M, N, X, Y, convolutions, factorisations, primitives, spectra
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 def save(folder, feeds, targets):
     exe = fluid.Executor(fluid.CPUPlace())

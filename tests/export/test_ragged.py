@@ -14,6 +14,8 @@ from fluidjax.export import ExportError
 from fluidjax.export.files import Model
 from tests.here import PLATFORM
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 L = fluid.layers
 
 

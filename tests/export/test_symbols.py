@@ -16,6 +16,8 @@ from fluidjax.export.python.texts import symbol_text
 from lowering import symbols
 from tests.here import PLATFORM
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 L = fluid.layers
 
 

@@ -24,6 +24,8 @@ from tests.fuzz.mutate import SECONDS
 from tests.fuzz.restructure import harmed, restructured
 from tests.here import PLATFORM
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 REFUSALS = (EnforceNotMet, MismatchError, UnsafeNameError, UntrustedProgramError)
 FEEDS = {"x": np.ones((2, 3, 6, 6), "float32"), "words": np.array([[1], [2], [0]]), "rows": np.ones((2, 3), "float32")}
 LENGTHS = {"words": [[2, 1]]}

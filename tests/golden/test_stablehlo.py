@@ -7,6 +7,8 @@ from tests.golden.recordings import DATA
 from tests.golden.stablehlo import TOLERANCE, check
 from tests.golden.zoocase import ZooCase
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.mark.parametrize(
     ("name", "sizes"),

@@ -13,6 +13,8 @@ from fluidjax.gradcheck import local
 from fluidjax.gradcheck.whole import Whole
 from fluidjax.testing.programs import programs
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 RANDOM = settings(
     max_examples=8,
     deadline=None,

@@ -9,6 +9,8 @@ import lowering
 from fluidjax.backward import gradients
 from lowering.values import data_of
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 layers = fluid.layers
 
 

@@ -10,6 +10,8 @@ from fluidjax.testing.reach import reached
 from fluidjax.testing.table_blocks import block_cases, case_block
 from tests.spec import op_protos
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 FEW = settings(
     max_examples=6,
     deadline=None,

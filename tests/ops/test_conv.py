@@ -45,28 +45,33 @@ def drawn(request, rng):
         yield x, w, dy, geo
 
 
+def agree(ways, *arrays):
+    """All results of a function of the arrays are equal; it compiles at once."""
+    first, *others = jax.jit(ways)(*arrays)
+    assert others
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-12)
+
+
 @pytest.mark.parametrize("drawn", SHAPES, indirect=True)
 def test_input_gradients_agree(drawn):
     x, w, dy, geo = drawn
-    direct = kernels.input_grad_direct(dy, w, x.shape, geo)
-    np.testing.assert_allclose(kernels.input_grad_columns(dy, w, x.shape, geo), direct, atol=1e-12)
-    np.testing.assert_allclose(kernels.input_grad(dy, w, x.shape, geo), direct, atol=1e-12)
+    ways = kernels.input_grad_direct, kernels.input_grad_columns, kernels.input_grad
+    agree(lambda dy, w: [way(dy, w, x.shape, geo) for way in ways], dy, w)
 
 
 @pytest.mark.parametrize("drawn", SHAPES, indirect=True)
 def test_filter_gradients_agree(drawn):
     x, w, dy, geo = drawn
-    direct = kernels.filter_grad_direct(x, dy, w.shape, geo)
-    np.testing.assert_allclose(kernels.filter_grad(x, dy, w.shape, geo), direct, atol=1e-12)
-    np.testing.assert_allclose(kernels.filter_grad_columns(x, dy, w.shape, geo), direct, atol=1e-12)
+    ways = kernels.filter_grad_direct, kernels.filter_grad, kernels.filter_grad_columns
+    agree(lambda x, dy: [way(x, dy, w.shape, geo) for way in ways], x, dy)
 
 
 @pytest.mark.parametrize("drawn", SHAPES, indirect=True)
 def test_columns_are_the_convolution(drawn):
     x, w, dy, geo = drawn
     assert kernels.reached(x.shape, w.shape, geo) == dy.shape[2:]
-    np.testing.assert_allclose(kernels.by_columns(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
-    np.testing.assert_allclose(kernels.forward(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    agree(lambda x, w: [way(x, w, geo) for way in (kernels._general, kernels.by_columns, kernels.forward)], x, w)
 
 
 def test_columns_of_a_kernel_as_long_as_the_image_are_made_by_positions():
@@ -100,10 +105,10 @@ def test_volumes_are_convolved_as_images_on_a_cpu(drawn):
 def test_strips_are_the_convolution(drawn):
     x, w, dy, geo = drawn
     assert conv_strips.pays(w.shape, geo, dy.shape[3])
-    np.testing.assert_allclose(kernels.in_strips(x, w, geo), kernels._general(x, w, geo), atol=1e-12)
+    agree(lambda x, w: [way(x, w, geo) for way in (kernels._general, kernels.in_strips)], x, w)
     if set(geo.strides) == {1}:
-        direct = kernels.input_grad_direct(dy, w, x.shape, geo)
-        np.testing.assert_allclose(kernels.input_grad_strips(dy, w, x.shape, geo), direct, atol=1e-12)
+        ways = kernels.input_grad_direct, kernels.input_grad_strips
+        agree(lambda dy, w: [way(dy, w, x.shape, geo) for way in ways], dy, w)
 
 
 @pytest.mark.parametrize(("channels", "width"), [((16, 16), 2), ((8, 3), 4), ((3, 16), 8), ((1, 1), 8), ((17, 3), 1)])

@@ -10,6 +10,8 @@ import lowering
 from lowering.ops.detection import nms
 from lowering.values import LoDArray
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 def ragged(rows, *levels):
     return LoDArray(np.asarray(rows), tuple(np.asarray(level, np.int32) for level in levels))

@@ -13,6 +13,8 @@ from lowering import get_op
 from lowering.errors import OpError
 from lowering.values import LoDArray, SelectedRows
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 F = np.float32
 BOXES = LoDArray(np.array([[2.5, 0.5, 4.5, 2.5]], F), (np.array([0, 1]),))
 

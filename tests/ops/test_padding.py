@@ -8,6 +8,8 @@ from lowering.errors import NeedsExact
 from tests.lod.property import Case, Dense, Rows, draw, values_of
 from tests.lod.test_padding import COUNT, TOTAL, compare
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 WISE_UNARY = "relu tanh softplus softmax scale assign".split()
 POSITIVE_UNARY = "sqrt log pow".split()
 BINARY = "elementwise_add elementwise_mul elementwise_div elementwise_max".split()

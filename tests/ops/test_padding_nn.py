@@ -11,6 +11,8 @@ from lowering.values import LoDArray
 from tests.lod.property import Case, Dense, Rows, draw, values_of
 from tests.lod.test_padding import COUNT, TOTAL, compare
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 UNIT = Rows((3,), positive=True)  # between 0.5 and 1.5
 LABEL = Rows((1,), below=3)
 AFFINE = {"Scale": Dense((3,)), "Bias": Dense((3,))}

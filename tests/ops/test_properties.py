@@ -6,6 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from fluidjax import testing
 from fluidjax.testing import strategies
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 FEW = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 

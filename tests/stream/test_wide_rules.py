@@ -77,6 +77,9 @@ class Call:
         made = Bindable(op_type, self.inputs, case.attrs, counts=case.counts)
         self.bound: Bound = bind(made, rng)
         results = jax.eval_shape(self._forward, self.bound.values)
+        # What is drawn in float32 is held to its bits, which the quicker way of fusing takes less care of.
+        drawn = any(v.dtype == np.float32 for v in results.values())
+        self.options = {"xla_cpu_use_fusion_emitters": True} if drawn else {}
         read = read_gradients(self.bound) if self.bound.wrt() and case.backward else ()
         self.cotangents = {
             n: rng.standard_normal(v.shape).astype(v.dtype)
@@ -111,7 +114,7 @@ class Call:
                 env |= self._run(OpView(spec.type, spec.inputs, spec.outputs, {**spec.attrs, "op_role": 1}), env)
             return {**results, **{n + GRAD: env.get(n + GRAD) for n in self.bound.wrt()}}
 
-        return jax.jit(traced)(values, cotangents)
+        return jax.jit(traced, compiler_options=self.options)(values, cotangents)
 
     def widened(self, rooms: Mapping[str, int]) -> tuple[Env, Env]:
         """Inputs in which these letters have this much room, and what the results are then like.
