@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Sequence, Set
+from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -27,8 +27,8 @@ from fluidjax.base.flags import FLAGS
 from fluidjax.base.garbage import wait_for
 from fluidjax.eager.chunks import Chunk, Chunked, Chunks
 from fluidjax.eager.jobs import Jobs
-from fluidjax.eager.order import Record, one_by_one, output_specs
-from fluidjax.eager.packs import Piece, donatable, packs_of, replaced, taken
+from fluidjax.eager.order import Record, one_by_one
+from fluidjax.eager.packs import Piece, donatable, packs_of, replaced, taken, within_room
 from fluidjax.eager.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.execution.buffers import joined
@@ -71,21 +71,12 @@ class Whole:
         given = {code for pack in self.packs for code in pack.outputs}
         self.singles = [k for k in range(len(leaves)) if k not in packed]
         self.given = [k for k, code in enumerate(alive) if code not in given]
-        self.donated = self._with_room(records, leaves, {*donated})
+        free = [k for k in self.singles if k in donated]
+        taken_over = {*within_room(records, leaves, [alive[k] for k in self.given], free)}
+        self.donated = [n for n, k in enumerate(self.singles) if k in taken_over]
         self._order = self._order_of_results()
         self._settled = False
         self._executable: Executable = uninterrupted(partial(self._compile, records, leaves))
-
-    def _with_room(self, records: Sequence[Record], leaves: Sequence[Spec], donated: Set[int]) -> list[int]:
-        """Those of the singles that donate their memory, as far as single outputs can take it."""
-        specs = output_specs(records, leaves)
-        room = Counter([specs[self.alive[k]] for k in self.given])
-        found = []
-        for n, k in enumerate(self.singles):
-            if k in donated and room[leaves[k]] > 0:
-                room[leaves[k]] -= 1
-                found.append(n)
-        return found
 
     def _order_of_results(self) -> list[int]:
         """For each output, its number among the single results and the pieces."""

@@ -97,14 +97,26 @@ def donatable(
     records: list[Record], arrays: list[Any], leaves: tuple[Spec, ...], alive: tuple[int, ...]
 ) -> tuple[int, ...]:
     """The leaves without other references, as far as there are outputs to take their memory."""
+    free = [
+        k
+        for k in range(len(leaves))
+        if isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2
+    ]
+    return tuple(within_room(records, leaves, alive, free))
+
+
+def within_room(
+    records: Sequence[Record], leaves: Sequence[Spec], outputs: Sequence[int], wanted: Sequence[int]
+) -> list[int]:
+    """Those of the `wanted` leaves whose memory the `outputs` can take, each that of one."""
     specs = output_specs(records, leaves)
-    room = Counter([specs[code] for code in alive])
+    room = Counter([specs[code] for code in outputs])
     found = []
-    for k, spec in enumerate(leaves):
-        if room[spec] > 0 and isinstance(arrays[k], (jax.Array, np.ndarray, Piece)) and sys.getrefcount(arrays[k]) <= 2:
-            room[spec] -= 1
+    for k in wanted:
+        if room[leaves[k]] > 0:
+            room[leaves[k]] -= 1
             found.append(k)
-    return tuple(found)
+    return found
 
 
 class Pack:
