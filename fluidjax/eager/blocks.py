@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -25,7 +25,7 @@ import numpy as np
 
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.garbage import wait_for
-from fluidjax.eager.chunks import Chunk, Chunked, Chunks
+from fluidjax.eager.chunks import Chunked, Chunks
 from fluidjax.eager.jobs import Jobs
 from fluidjax.eager.order import Record, one_by_one
 from fluidjax.eager.packs import Piece, donatable, packs_of, replaced, taken, within_room
@@ -242,7 +242,7 @@ class Blocks:
         if block.__class__ is Whole:
             return block.run(arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
-        results = self._by_parts(point, list(map(taken, arrays)), alive, entry, block)
+        results = self._by_parts(point, list(map(taken, arrays)), alive, entry, block)  # type: ignore[arg-type]
         taken_now = time.thread_time() - begin
         entry.seconds += taken_now
         entry.family.seconds += taken_now
@@ -269,10 +269,10 @@ class Blocks:
                 entry.blocks.append(block)
         elif block.rest and entry is not None and entry.family.seconds >= point.depth * _OFTEN:
             block.rest = False
-            self._jobs.add(entry, "rest", partial(self._compile, block, 1))
+            self._jobs.add(entry, "rest", partial(self._compile, block.compile, 1))
         results = block.run(arrays, alive)
         for chunk in block.due(self._runs):
-            self._jobs.add(chunk, "chunk", partial(self._compile, chunk))
+            self._jobs.add(chunk, "chunk", partial(self._compile, chunk.compile))
         return results
 
     def _entry(self, point: Point) -> Entry:
@@ -316,14 +316,14 @@ class Blocks:
 
     def _compile_chunks(self, entry: Entry, made: Chunked, often: bool) -> None:
         """Compile the chunks that come again within a sequence; if it comes ``often``, all of them."""
-        self._compile(made, 2)
+        self._compile(made.compile, 2)
         made.rest = not often
         entry.blocks.insert(0, made)
         if often:
-            self._compile(made, 1)
+            self._compile(made.compile, 1)
 
-    def _compile(self, part: Chunk | Chunked, *times: int) -> None:
-        self.compilations += part.compile(*times)
+    def _compile(self, work: Callable[..., int], *args: int) -> None:
+        self.compilations += work(*args)
 
     def whole(self, point: Point, alive: tuple[int, ...], *, keeps: bool = False) -> Whole | None:
         """The block of the sequence that ends at a point, if it is one block that returns these outputs.
