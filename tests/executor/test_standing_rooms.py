@@ -144,11 +144,15 @@ def test_seeds_are_drawn_as_in_other_runs(monkeypatch: pytest.MonkeyPatch) -> No
         net = summing()
         net.program.random_seed = 7
         net.op("uniform_random", {}, "noise", shape=[4])
-        return [net.run({"x": fed(1, [9, 3])}, ["noise"])[0].tolist() for _ in range(RUNS)]
+        noise = [net.run({"x": fed(1, [9, 3])}, ["noise"])[0].tolist() for _ in range(RUNS)]
+        stood.append(stand(net))
+        return noise
 
+    stood: list[int] = []
     found = drawn()
     monkeypatch.setattr(standing_rooms.Rooms, "visit", lambda self, feed, beside: None)
     assert found == drawn()
+    assert stood == [1, 0]
     assert len(set(map(str, found))) == RUNS
 
 
