@@ -49,9 +49,9 @@ def stand(net: Net) -> int:
 def test_batches_of_changing_sizes() -> None:
     """Shorter ones after longer ones, and the other way round, in two rooms."""
     net, expected, results = summing(), np.zeros((2, 3), np.float32), []
-    lengths = [[2, 3], [7, 4], [1, 1], [40, 30], [3, 0], [0, 2], [50, 9]]
-    for n in range(RUNS * len(lengths)):
-        first, second = lengths[n % len(lengths)]
+    batches = [[2, 3], [7, 4], [1, 1], [40, 30], [3, 0], [0, 2], [50, 9]]
+    for n in range(RUNS * len(batches)):
+        first, second = batches[n % len(batches)]
         total, *rows = net.run({"x": fed(n, [first, second])}, ["sum", "double", "x"], return_numpy=False)
         assert np.array(total).tolist() == [[n * first] * 3, [n * second] * 3]
         results.append((n, [first, second], rows))
