@@ -56,7 +56,7 @@ def test_batches_of_changing_sizes() -> None:
         assert np.array(total).tolist() == [[n * first] * 3, [n * second] * 3]
         results.append((n, [first, second], rows))
         expected += np.float32([[n * first] * 3, [n * second] * 3])
-    assert stand(net) == len(rooms(net).standing) >= 1
+    assert stand(net) >= 1
     for n, lengths, rows in results:  # what was fetched does not change with later feeds
         for number, tensor in zip((2 * n, n), rows, strict=True):
             assert np.array(tensor).tolist() == [[number] * 3] * sum(lengths)
