@@ -34,11 +34,11 @@ class Fed(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Where the rows of a ragged feed stand: ``padded`` to the room, on memory that stays, and their ``count``."""
+    """Where the rows of a ragged feed stand: ``padded`` to the room, on memory that stays, and their ``number``."""
 
     name: str
     padded: LoDArray
-    count: np.ndarray
+    number: np.ndarray
 
     @property
     def bytes(self) -> int:
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
         for offsets, level in zip(self.padded.lod, fed._lod, strict=True):
             offsets[: len(level)] = level
             offsets[len(level) :] = level[-1]
-        self.count[...] = rows
+        self.number[...] = rows
 
 
 class Standing:

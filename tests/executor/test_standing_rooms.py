@@ -49,14 +49,14 @@ def stand(net: Net) -> int:
 def test_batches_of_changing_sizes() -> None:
     """Shorter ones after longer ones, and the other way round, in two rooms."""
     net, expected, results = summing(), np.zeros((2, 3), np.float32), []
-    lengths = [[2, 3], [7, 4], [1, 1], [40, 30], [3, 0], [0, 2], [50, 9]]
-    for n in range(RUNS * len(lengths)):
-        first, second = lengths[n % len(lengths)]
+    batches = [[2, 3], [7, 4], [1, 1], [40, 30], [3, 0], [0, 2], [50, 9]]
+    for n in range(RUNS * len(batches)):
+        first, second = batches[n % len(batches)]
         total, *rows = net.run({"x": fed(n, [first, second])}, ["sum", "double", "x"], return_numpy=False)
         assert np.array(total).tolist() == [[n * first] * 3, [n * second] * 3]
         results.append((n, [first, second], rows))
         expected += np.float32([[n * first] * 3, [n * second] * 3])
-    assert stand(net) == len(rooms(net).standing) >= 1
+    assert stand(net) >= 1
     for n, lengths, rows in results:  # what was fetched does not change with later feeds
         for number, tensor in zip((2 * n, n), rows, strict=True):
             assert np.array(tensor).tolist() == [[number] * 3] * sum(lengths)
@@ -144,11 +144,15 @@ def test_seeds_are_drawn_as_in_other_runs(monkeypatch: pytest.MonkeyPatch) -> No
         net = summing()
         net.program.random_seed = 7
         net.op("uniform_random", {}, "noise", shape=[4])
-        return [net.run({"x": fed(1, [9, 3])}, ["noise"])[0].tolist() for _ in range(RUNS)]
+        noise = [net.run({"x": fed(1, [9, 3])}, ["noise"])[0].tolist() for _ in range(RUNS)]
+        stood.append(stand(net))
+        return noise
 
+    stood: list[int] = []
     found = drawn()
     monkeypatch.setattr(standing_rooms.Rooms, "visit", lambda self, feed, beside: None)
     assert found == drawn()
+    assert stood == [1, 0]
     assert len(set(map(str, found))) == RUNS
 
 
