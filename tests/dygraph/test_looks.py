@@ -38,9 +38,9 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     run = Promise._run
 
-    def noted(promise: Any, *given: Any) -> None:
+    def noted(promise: Any, *parts: Any) -> None:
         found.append(promise.ahead is not None)
-        run(promise, *given)
+        run(promise, *parts)
 
     monkeypatch.setattr(Promise, "_run", noted)
     return found
@@ -203,9 +203,9 @@ def test_what_was_computed_ahead_is_not_kept(monkeypatch: pytest.MonkeyPatch) ->
     given: list[Any] = []
     run = Promise._run
 
-    def noted(promise: Any, *given: Any) -> None:
+    def noted(promise: Any, *parts: Any) -> None:
         given.append(weakref.ref(promise.ahead))
-        run(promise, *given)
+        run(promise, *parts)
 
     monkeypatch.setattr(Promise, "_run", noted)
     with dg.guard():
