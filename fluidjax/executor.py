@@ -19,32 +19,33 @@ from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, feeds_of, shares_of
 from fluidjax.dataset import FetchHandler as FetchHandler
-from fluidjax.execution import asked, closing, fork, largest, mode
-from fluidjax.execution.allocator import keep_freed_memory
-from fluidjax.execution.arrays import as_lodtensor
-from fluidjax.execution.arrays import as_numpy as as_numpy
-from fluidjax.execution.carried import dtype_is_compatible_with as dtype_is_compatible_with
-from fluidjax.execution.carried import has_feed_operators as has_feed_operators
-from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
-from fluidjax.execution.exchange import results
-from fluidjax.execution.fetch_list import fetch_names, fetch_targets
-from fluidjax.execution.fetch_list import name_of as _to_name_str  # noqa: F401
-from fluidjax.execution.fetched import fetched
-from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
-from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
-from fluidjax.execution.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
+from fluidjax.execution import closing, fork, preparing
+from fluidjax.execution.devices.processes import join_for
+from fluidjax.execution.devices.shares import all_results, one_feed
+from fluidjax.execution.executables import largest
+from fluidjax.execution.executables.allocator import keep_freed_memory
+from fluidjax.execution.executables.kept import use_cache
+from fluidjax.execution.feeding.carried import dtype_is_compatible_with as dtype_is_compatible_with
+from fluidjax.execution.feeding.carried import has_feed_operators as has_feed_operators
+from fluidjax.execution.feeding.carried import has_fetch_operators as has_fetch_operators
+from fluidjax.execution.feeding.fetch_list import fetch_names, fetch_targets
+from fluidjax.execution.feeding.fetch_list import name_of as _to_name_str  # noqa: F401
+from fluidjax.execution.feeding.fits import check_feed_shape_type as check_feed_shape_type
+from fluidjax.execution.feeding.fits import dimension_is_compatible_with as dimension_is_compatible_with
+from fluidjax.execution.feeding.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
+from fluidjax.execution.feeding.missing import declared_state, explained, told_of_feeds
 from fluidjax.execution.from_dataset import pipelines, run_from_dataset
-from fluidjax.execution.kept import use_cache
-from fluidjax.execution.mesh import Unspreadable
-from fluidjax.execution.missing import declared_state, explained, told_of_feeds
-from fluidjax.execution.prepared import Prepared
-from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
-from fluidjax.execution.seeds import next_seed
-from fluidjax.execution.shares import all_results, one_feed
-from fluidjax.execution.state import NothingToFetch
-from fluidjax.execution.writer import make_state, write_fed
-from fluidjax.files.trust import check as check_trusted
+from fluidjax.execution.runs import asked, mode
+from fluidjax.execution.runs.prepared import Prepared
+from fluidjax.execution.scopes.arrays import as_lodtensor
+from fluidjax.execution.scopes.arrays import as_numpy as as_numpy
+from fluidjax.execution.scopes.exchange import results
+from fluidjax.execution.scopes.fetched import fetched
+from fluidjax.execution.scopes.state import NothingToFetch
+from fluidjax.execution.scopes.writer import make_state, write_fed
+from fluidjax.execution.steps.mesh import Unspreadable
+from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.dump import Texts
 from fluidjax.readers.generator import next_feed, next_feeds
@@ -52,18 +53,14 @@ from fluidjax.readers.multi_slot import Batch
 from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import OpError, UninitializedError
-from lowering.loops.fission import split_loops
 
 if TYPE_CHECKING:
+    from fluidjax.execution.devices.several import SeveralDevices, Written
     from fluidjax.execution.native import NativeExecutor
-    from fluidjax.execution.several import SeveralDevices, Written
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
 
 _as_lodtensor = as_lodtensor  # the name that tests and older scripts know
-
-# Programs keep their compiled forms; the oldest versions of a program that keeps changing are dropped.
-_VERSIONS_KEPT = 32
 
 
 class Executor:
@@ -194,7 +191,7 @@ class Executor:
                 self._run_on_several(program, several, feed, (), return_numpy, return_merged)
             return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
         read = next_feed(program, one_feed(feed), run)
-        prepared = _prepared(program, tuple(read), fetches, self._device.platform, None)
+        prepared = preparing.prepared(program, tuple(read), fetches, self._device.platform, None)
         if read is feed:  # neither names to look up nor readers to ask
             asked.note(program, self._device, feed, fetch_list, fetches, prepared)
         values = self._run_prepared(program, prepared, read, fetches, scope, return_numpy)
@@ -218,7 +215,7 @@ class Executor:
         around: Scope,
     ) -> list[Any]:
         """Run a program for several devices on their scope; ``around`` is the user's scope."""
-        prepared = _prepared(program, tuple(feed), fetches, self._device.platform, written)
+        prepared = preparing.prepared(program, tuple(feed), fetches, self._device.platform, written)
         return self._run_prepared(program, prepared, feed, fetches, scope, return_numpy, around, written)
 
     def _run_prepared(
@@ -259,7 +256,7 @@ class Executor:
         return_numpy: bool,
         return_merged: bool,
     ) -> list[Any]:
-        from fluidjax.execution.staged import Staged
+        from fluidjax.execution.devices.staged import Staged
 
         if several.dry:
             return several.nothing(several.shares(feed), fetches, return_numpy, merge=return_merged)
@@ -358,7 +355,7 @@ class Executor:
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
     ) -> Iterator[tuple[Texts, list[Any]]]:
         """The texts of each batch of a data set, and what it fetched, in order."""
-        from fluidjax.execution.pipeline import Pipeline
+        from fluidjax.execution.devices.pipeline import Pipeline
 
         options, names = program._pipeline_opt, fetch_names(fetches)
         fed = tuple(var.name for var in dataset.use_var)
@@ -410,24 +407,6 @@ def _part(program: Any, prune: Pruning, *wanted: Any) -> Any:
     if isinstance(program, CompiledProgram):
         return program._part(prune, *wanted)
     return part(program, prune, *wanted) if isinstance(program, Program) else program
-
-
-def _prepared(
-    program: Program, feeds: tuple[str, ...], fetches: tuple[str, ...], platform: str, written: Written | None
-) -> Prepared:
-    cache = program.__dict__.setdefault("_prepared_cache", {})
-    checked, beside, deterministic = asked.preparing_flags()
-    beside = beside and not (deterministic or program.random_seed)
-    key = (program._version_token(), feeds, fetches, platform, checked, beside, written)
-    found = cache.get(key)
-    if found is None:
-        check_trusted(program)
-        while len(cache) >= _VERSIONS_KEPT:
-            cache.pop(next(iter(cache)))
-        view = split_loops(program_view(program), fetches) if written is None else written.view
-        spread = meeting(view) if written is None or written.spread is None else written.spread
-        found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside, spread)
-    return found
 
 
 def _fetch_var(name: str, scope: Scope | None = None, return_numpy: bool = True) -> Any:

@@ -10,7 +10,7 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
-from fluidjax.execution.writer import make, write_column
+from fluidjax.execution.scopes.writer import make, write_column
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.descs import ProgramDescView

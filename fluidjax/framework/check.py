@@ -12,7 +12,7 @@ from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework.attrs import declared_type
 from fluidjax.framework.names import OP_ROLE
-from lowering.engine.validate import unknown_attrs
+from lowering.engine.shapes.validate import unknown_attrs
 from lowering.program import PADDLE_2
 
 

@@ -17,7 +17,7 @@ from fluidjax.framework.captures import captured
 from fluidjax.framework.op_desc import OpDescView
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import EagerVariable, Variable
-from lowering.engine.validate import unknown_attrs
+from lowering.engine.shapes.validate import unknown_attrs
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block

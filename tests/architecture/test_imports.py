@@ -43,18 +43,24 @@ DOORS = {
     ("fluidjax.layers._nn.python_function", "fluidjax.execution.python_functions"): (
         "py_func hands its function to where runs find it; the program only holds a number"
     ),
-    ("fluidjax.optimizer.eager", "fluidjax.eager.varbase"): "one optimizer updates variables of both modes",
+    ("fluidjax.optimizer.eager", "fluidjax.eager.variables.varbase"): "one optimizer updates variables of both modes",
 }
 # Imports inside functions, each for its reason: (file, module) -> reason.
 LATE = {
     ("fluidjax/passes.py", "fluidjax.debugger"): "imports all that draws, for one pass",
     ("fluidjax/execution/native.py", "fluidjax.execution.trainer"): "needs messages that few scripts use",
-    ("fluidjax/compiler.py", "fluidjax.execution.several"): "runs on several devices, which few scripts ask for",
-    ("fluidjax/executor.py", "fluidjax.execution.staged"): "the same",
-    ("fluidjax/executor.py", "fluidjax.execution.pipeline"): "runs what PipelineOptimizer has cut; few scripts do",
+    (
+        "fluidjax/compiler.py",
+        "fluidjax.execution.devices.several",
+    ): "runs on several devices, which few scripts ask for",
+    ("fluidjax/executor.py", "fluidjax.execution.devices.staged"): "the same",
+    (
+        "fluidjax/executor.py",
+        "fluidjax.execution.devices.pipeline",
+    ): "runs what PipelineOptimizer has cut; few scripts do",
     ("fluidjax/executor.py", "fluidjax.execution.native"): "holds an Executor itself, and few scripts ask for it",
     ("fluidjax/dataset.py", "fluidjax.readers.multi_slot_dataset"): "needs messages that few scripts use",
-    ("fluidjax/execution/coordinator.py", "jaxlib"): "is for the process that it starts, not for its own",
+    ("fluidjax/execution/devices/coordinator.py", "jaxlib"): "is for the process that it starts, not for its own",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
 }
@@ -136,6 +142,26 @@ def test_imports_go_one_way() -> None:
         if target != "fluidjax" and storey(target) > storey(name)
     }
     assert wrong == set(DOORS)
+
+
+# Folders whose folders are rooms: each room of one knows only rooms that do not know it.
+DIVIDED = ("fluidjax.execution", "fluidjax.eager", "lowering.engine")
+
+
+@pytest.mark.parametrize("folder", DIVIDED)
+def test_rooms_of_a_folder_go_one_way(folder: str) -> None:
+    rooms = {name.removeprefix(folder + ".").partition(".")[0] for name in MODULES if _is_in(name, folder)}
+    rooms = {room for room in rooms if (ROOT / folder.replace(".", "/") / room).is_dir()}
+    known = {
+        room: {other for other in rooms - {room} if _knows(f"{folder}.{room}", f"{folder}.{other}")} for room in rooms
+    }
+    while ground := {room for room, others in known.items() if not others}:
+        known = {room: others - ground for room, others in known.items() if room not in ground}
+    assert known == {}, "these rooms import each other in a circle"
+
+
+def _knows(room: str, other: str) -> bool:
+    return any(_is_in(target, other) for name, targets in graph().items() if _is_in(name, room) for target in targets)
 
 
 def test_layers_know_nothing_of_eager_mode() -> None:

@@ -10,17 +10,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "fluidjax"
 FILES = sorted([ROOT / "executor.py", *(ROOT / "execution").rglob("*.py")])
-WRITER = ROOT / "execution" / "writer.py"
+WRITER = ROOT / "execution" / "scopes" / "writer.py"
 
 # What a variable or tensor holds, and how it is changed; all of them by scopes, variables and tensors alone.
 FIELDS = {"_holder", "_held", "_array", "_stored", "_lod", "_levels", "_vars"}
 SETTERS = {"erase", "get_tensor", "get_selected_rows", "get_lod_tensor_array", "set_int", "set_float", "_set_value"}
 # Tensors that are made there, of which no scope knows.
 OWN = {
-    ("execution/exchange.py", "_set_value"),
-    ("execution/exchange.py", "get_tensor"),
-    ("execution/feed.py", "_set_value"),
-    ("execution/shares.py", "_set_value"),
+    ("execution/scopes/exchange.py", "_set_value"),
+    ("execution/scopes/exchange.py", "get_tensor"),
+    ("execution/feeding/feed.py", "_set_value"),
+    ("execution/devices/shares.py", "_set_value"),
 }
 READS = {("executor.py", "get_tensor")}  # _fetch_var hands out a tensor
 
