@@ -7,6 +7,7 @@ from pkgutil import walk_packages
 from textwrap import wrap
 
 from lowering import ops
+from lowering.ops.homes import HOMES
 from lowering.registry import OpDef, table
 
 PAGE = Path(ops.__file__).parent / "homes.py"
@@ -44,4 +45,5 @@ def page(homes: dict[str, list[str]]) -> str:
 
 
 if __name__ == "__main__":
+    HOMES.clear()  # the page may name files that were moved
     PAGE.write_text(page(found()))
