@@ -22,7 +22,7 @@ from fluidjax import core
 from fluidjax.base.version import package_version as _package_version
 from fluidjax.base.later import later as _later
 from fluidjax import unique_name
-from fluidjax import framework
+from fluidjax import framework, proto
 from fluidjax.framework import (
     ComplexVariable,
     Program,
@@ -125,7 +125,7 @@ _LATER = {
     **dict.fromkeys(("data_generator", "fleet"), "fluidjax.incubate"),
     "load_ipython_extension": "fluidjax.notebook.extension",
     **{name: f"fluidjax.{name}" for name in ("contrib", "core_avx", "debugger", "default_scope_funcs", "export")},
-    **{name: f"fluidjax.{name}" for name in ("gradcheck", "incubate", "install_check", "proto", "transpiler")},
+    **{name: f"fluidjax.{name}" for name in ("gradcheck", "incubate", "install_check", "transpiler")},
     **{name: f"fluidjax.{name}" for name in ("data_feed_desc", "device_worker", "dygraph_utils", "graphviz")},
     **{name: f"fluidjax.{name}" for name in ("multiprocess_utils", "net_drawer", "trainer_desc", "trainer_factory")},
     "DataFeedDesc": "fluidjax.data_feed_desc",
@@ -134,7 +134,7 @@ _LATER = {
 if _TYPE_CHECKING:
     from fluidjax import contrib, core_avx, debugger, default_scope_funcs, export, gradcheck, incubate, install_check
     from fluidjax import data_feed_desc, device_worker, dygraph_utils, graphviz, multiprocess_utils, net_drawer
-    from fluidjax import proto, trainer_desc, trainer_factory, transpiler
+    from fluidjax import trainer_desc, trainer_factory, transpiler
     from fluidjax.data_feed_desc import DataFeedDesc
     from fluidjax.export import from_jax, ragged, to_jax
     from fluidjax.gradcheck import GradientMismatch, GradientReport, check_grad

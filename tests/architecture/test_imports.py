@@ -16,7 +16,7 @@ PACKAGES = ("lowering", "fluidjax")
 # not named stands below all.
 STOREYS = (
     ("lowering",),
-    ("fluidjax.framework_pb2", "fluidjax.proto", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
+    ("fluidjax.proto", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
     ("fluidjax.framework", "fluidjax.wrapped_decorator"),
     # What layers are written with, and what brings data into their programs.
     ("fluidjax.layer_helper", "fluidjax.layer_helper_base", "fluidjax.writing", "fluidjax.param_attr",

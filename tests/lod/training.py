@@ -20,7 +20,7 @@ from fluidjax.execution.rooms.buckets import bucket
 from fluidjax.execution.runs import retry
 from fluidjax.execution.runs.prepared import Prepared
 from fluidjax.execution.scopes import exchange
-from fluidjax.framework_pb2 import ProgramDesc, VarType
+from fluidjax.proto.framework_pb2 import ProgramDesc, VarType
 from lowering.program import GRAD
 from tests.golden.session import Session
 from tests.golden.values import Rows, Tensor, TensorList, Value

@@ -15,9 +15,9 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
 from fluidjax.framework import program_view
+from fluidjax.proto import framework_pb2 as pb
 from lowering.engine.shapes.validate import problems
 from lowering.registry.newer import HINTS, NEUTRAL, NEUTRAL_ANYWHERE, is_known
 

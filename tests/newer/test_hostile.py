@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework import program_view
+from fluidjax.proto import framework_pb2 as pb
 from lowering.engine.shapes.validate import problems
 from tests.newer.test_recorded import recorded
 
