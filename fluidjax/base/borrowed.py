@@ -23,6 +23,8 @@ _LENDERS: dict[str, str] = {
         " default_startup_program device_guard in_dygraph_mode name_scope program_guard"
     ),
     "fluidjax.initializer": "Constant Normal NumpyArrayInitializer Xavier",
+    "fluidjax.ir.ir_graph": "IrGraph",
+    "fluidjax.ir.wrapped": "IrNode IrOpNode IrVarNode",
     "fluidjax.layer_helper": "LayerHelper",
     "fluidjax.layers.control_flow": "BlockGuard",
     "fluidjax.layers.loss": "cross_entropy softmax_with_cross_entropy",
@@ -80,6 +82,7 @@ BORROWED: dict[str, str] = {
     ),
     "fluidjax.dygraph.parallel": "core framework no_grad parallel_helper to_variable",
     "fluidjax.executor": "Operator Variable compiler convert_dtype convert_np_dtype_to_dtype_ core _switch_scope",
+    "fluidjax.framework": "IrGraph IrNode IrOpNode IrVarNode core",
     "fluidjax.initializer": "VarDesc check_dtype check_type check_variable_and_dtype core framework",
     "fluidjax.io": "CompiledProgram Executor core default_startup_program layers program_guard reader unique_name",
     "fluidjax.layer_helper": "Constant OpProtoHolder Xavier core in_dygraph_mode",

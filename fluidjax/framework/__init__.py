@@ -7,7 +7,6 @@ The messages are authoritative; Program, Block, Operator, Variable and Parameter
 from __future__ import annotations
 
 import contextlib
-import importlib
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -147,17 +146,9 @@ def _var_base_to_np(var: Any) -> Any:
     return var.numpy()
 
 
-_WRAPPED = dict.fromkeys(("IrNode", "IrOpNode", "IrVarNode"), "fluidjax.ir.wrapped")
-_GRAPHS = {"IrGraph": "fluidjax.ir.ir_graph", **_WRAPPED}
-
-
 def __getattr__(name: str) -> Any:
     if name == "global_prog_seed":
         return _program.global_prog_seed
     if name == "_dygraph_tracer_":
         return _dygraph_tracer()
-    if name in _GRAPHS:  # so do these, and few scripts use them
-        return getattr(importlib.import_module(_GRAPHS[name]), name)
-    if name == "core":  # it stands above, and is what Fluid's own modules reach everything by
-        return importlib.import_module("fluidjax.core")
     return _unknown_name(__name__)(name)
