@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feeding.feed import Ragged
 from fluidjax.execution.lasting.in_place import MOST
 from fluidjax.execution.lasting.standing import Standing
-from fluidjax.execution.rooms.families import Room, Sizes
+from fluidjax.execution.rooms.families import Family, Room, Sizes
 from fluidjax.execution.rooms.tiers import Visit
 from lowering.values import LoDArray
-
-if TYPE_CHECKING:
-    from fluidjax.execution.runs.beside import Beside
 
 
 class Rooms:
@@ -49,8 +46,11 @@ class Rooms:
         self.standing[room] = standing
         self.left -= 0 if standing is None else standing.bytes
 
-    def visit(self, feed: Mapping[str, Any], beside: Beside) -> Visit | None:
-        """The visit of a batch like those before, as far as its ragged feeds tell; None for any other."""
+    def visit(self, feed: Mapping[str, Any], again: Callable[[Family, Sizes], Visit | None]) -> Visit | None:
+        """The visit of a batch like those before, as far as its ragged feeds tell; None for any other.
+
+        ``again`` makes the visit of a family's batch of these sizes, which has only to be counted.
+        """
         if not self.possible:
             return None
         found = []
@@ -59,7 +59,7 @@ class Rooms:
             if rows is None or rows.alike != alike:
                 return None
             found.append(rows)
-        return beside.again(self.family, _sizes(found))
+        return again(self.family, _sizes(found))
 
 
 def _sizes(ragged: Sequence[Ragged]) -> Sizes:

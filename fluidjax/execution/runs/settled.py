@@ -75,7 +75,7 @@ class SettledRuns:
     def _in_room(self, state: ResidentState, feed: Mapping[str, Any]) -> tuple[Standing | None, Visit | None]:
         """Where ragged feeds of these sizes stand, and their visit; Nones where they have to be looked at."""
         rooms = state.rooms
-        visit = None if rooms is None or self._attempts.exact else rooms.visit(feed, self._beside)
+        visit = None if rooms is None or self._attempts.exact else rooms.visit(feed, self._beside.again)
         return (None, None) if rooms is None or visit is None else (rooms.standing.get(visit.visits.room), visit)
 
     @staticmethod

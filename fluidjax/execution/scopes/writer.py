@@ -7,7 +7,7 @@ the state from before a run or from after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxlib.xla_client import ArrayImpl
@@ -18,8 +18,13 @@ from fluidjax.base.scope import Scope, ScopeVariable
 from fluidjax.base.values import LoDTensor, Resident
 from fluidjax.execution.scopes.exchange import to_holder
 
-if TYPE_CHECKING:
-    from fluidjax.execution.lasting.resident import ResidentState
+
+class Keeper(Protocol):
+    """What keeps arrays between runs, and is referred to by tensors (see ``fluidjax.base.values.Resident``)."""
+
+    names: tuple[str, ...]
+
+    def attached_to(self, scope: Scope, names: Iterable[str]) -> None: ...
 
 
 def write_back(scope: Scope, values: Mapping[str, Any]) -> None:
@@ -110,7 +115,7 @@ def held_alone(tensor: LoDTensor, to_device: Callable[[Any], Any]) -> Any:
     return array
 
 
-def attach(scope: Scope, state: ResidentState, names: Sequence[str], new: Iterable[str]) -> None:
+def attach(scope: Scope, state: Keeper, names: Sequence[str], new: Iterable[str]) -> None:
     """Let the tensors ``names`` refer to the arrays of ``state``, in its order; those that are ``new`` are made."""
     with scope._lock:
         for name in new:
@@ -125,7 +130,7 @@ def attach(scope: Scope, state: ResidentState, names: Sequence[str], new: Iterab
         state.attached_to(scope, names)
 
 
-def drop(scope: Scope, state: ResidentState) -> None:
+def drop(scope: Scope, state: Keeper) -> None:
     """Empty the tensors that refer to ``state``: its arrays are gone."""
     with scope._lock:
         for name in state.names:
