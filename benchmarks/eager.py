@@ -41,7 +41,11 @@ def _eager(module, name):
     from benchmarks.measure import place
 
     fluid = importlib.import_module(module)
-    settle = importlib.import_module("fluidjax.eager.pending").recorder.blocks.wait if module == "fluidjax" else None
+    settle = (
+        importlib.import_module("fluidjax.eager.recorded.pending").recorder.blocks.wait
+        if module == "fluidjax"
+        else None
+    )
     with fluid.dygraph.guard(place(fluid)):
         return measure(eager_models.MODELS[name](fluid), *([settle] if settle else []))
 

@@ -1,7 +1,7 @@
 """Ragged models as hand-written JAX usually does them: padded to [batch, longest] and scanned under a mask.
 
 Every batch is padded to the longest sequence of the stream (100), so that there is one compilation. Nothing else is
-tuned: malloc is as it comes (the settings that ``fluidjax.execution.allocator`` makes change nothing for these peers,
+tuned: malloc is as it comes (the settings that ``fluidjax.execution.executables.allocator`` makes change nothing for these peers,
 whose scratch memory is allocated by a thread of XLA; ``MALLOC_ARENA_MAX=1`` would make the recurrent ones a third
 faster, and ours too where loops save much).
 """

@@ -31,7 +31,7 @@ import numpy as np
 import fluidjax as fluid
 from benchmarks import fluid_models
 from fluidjax import layers
-from fluidjax.execution.sums import Sums
+from fluidjax.execution.devices.sums import Sums
 
 ROUNDS = 15
 

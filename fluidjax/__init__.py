@@ -89,8 +89,8 @@ from fluidjax.io import load, load_program_state, save, set_program_state
 # Running programs.
 from fluidjax import compiler, executor, parallel_executor, profiler
 from fluidjax.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
-from fluidjax.execution.allocator import share_one_heap as _share_one_heap
-from fluidjax.execution.mode import interpret_mode
+from fluidjax.execution.executables.allocator import share_one_heap as _share_one_heap
+from fluidjax.execution.runs.mode import interpret_mode
 from fluidjax.executor import Executor
 from fluidjax.parallel_executor import ParallelExecutor
 from fluidjax.distributed import provide_services as _provide_services

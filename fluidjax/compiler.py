@@ -17,13 +17,13 @@ from fluidjax.base.places import CUDAPlace, Place, physical_devices
 from fluidjax.base.scope import Scope
 from fluidjax.base.settings import Settings
 from fluidjax.base.unknown import unknown_name
-from fluidjax.execution.processes import processes
+from fluidjax.execution.devices.processes import processes
 from fluidjax.execution.pruning import Pruning, part
 from fluidjax.framework import Program, cpu_places, cuda_places, program_view
-from lowering.engine.devices import Devices
+from lowering.engine.parallel.devices import Devices
 
 if TYPE_CHECKING:
-    from fluidjax.execution.several import SeveralDevices
+    from fluidjax.execution.devices.several import SeveralDevices
 
 __all__ = ["CompiledProgram", "ExecutionStrategy", "BuildStrategy"]
 
@@ -338,7 +338,7 @@ class CompiledProgram:
                 "No places for execution: with_data_parallel expected one place or more, received an empty list; leave"
                 " places out for all devices"
             )
-        from fluidjax.execution.several import SeveralDevices
+        from fluidjax.execution.devices.several import SeveralDevices
 
         self._exec_strategy.num_threads = self._exec_strategy.num_threads or 2 * len(places)
         self._exec_strategy.use_cuda = isinstance(place, CUDAPlace)

@@ -23,10 +23,10 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.scope import ScopeVariable as Variable
 from fluidjax.base.unbuilt import unbuilt
 from fluidjax.base.values import LoDTensor, Tensor
+from fluidjax.eager.backward.strategy import BackwardStrategy
 from fluidjax.eager.ops import ops
-from fluidjax.eager.strategy import BackwardStrategy
-from fluidjax.eager.varbase import VarBase
-from fluidjax.execution.fits import diff_tensor_shape
+from fluidjax.eager.variables.varbase import VarBase
+from fluidjax.execution.feeding.fits import diff_tensor_shape
 from fluidjax.execution.native import ExecutorPrepareContext
 from fluidjax.execution.native import NativeExecutor as Executor
 from fluidjax.execution.python_functions import register as _append_python_callable_object_and_return_id

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax import io
 from fluidjax.base.enums import OpRole, VarType, to_numpy_dtype
 from fluidjax.base.scope import global_scope, scope_guard
@@ -20,6 +19,7 @@ from fluidjax.framework import Block, Parameter, Program, Variable
 from fluidjax.framework.attrs import read_attr
 from fluidjax.framework.listing import program_text
 from fluidjax.framework.names import OP_ROLE
+from fluidjax.proto import framework_pb2 as pb
 from lowering.program import BOOKKEEPING
 
 __all__ = ["pprint_program_codes", "pprint_block_codes", "draw_block_graphviz"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluidjax.eager.ops import ops
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import dygraph_only
 
 

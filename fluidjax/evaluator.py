@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax import layers, unique_name
-from fluidjax.execution.fetched import fetched
+from fluidjax.execution.scopes.fetched import fetched
 from fluidjax.framework import Program, Variable, program_guard
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.metrics import DetectionMAP as _DetectionMAP

@@ -19,31 +19,33 @@ from fluidjax.base.unknown import unknown_name
 from fluidjax.compiler import CompiledProgram
 from fluidjax.dataset import DatasetBase, feeds_of, shares_of
 from fluidjax.dataset import FetchHandler as FetchHandler
-from fluidjax.execution import asked, closing, fork, largest, mode
-from fluidjax.execution.allocator import keep_freed_memory
-from fluidjax.execution.arrays import as_lodtensor
-from fluidjax.execution.arrays import as_numpy as as_numpy
-from fluidjax.execution.carried import dtype_is_compatible_with as dtype_is_compatible_with
-from fluidjax.execution.carried import has_feed_operators as has_feed_operators
-from fluidjax.execution.carried import has_fetch_operators as has_fetch_operators
-from fluidjax.execution.exchange import results
-from fluidjax.execution.fetch_list import fetch_names, fetch_targets
-from fluidjax.execution.fetch_list import name_of as _to_name_str  # noqa: F401
-from fluidjax.execution.fetched import fetched
-from fluidjax.execution.fits import check_feed_shape_type as check_feed_shape_type
-from fluidjax.execution.fits import dimension_is_compatible_with as dimension_is_compatible_with
-from fluidjax.execution.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
+from fluidjax.execution import closing, fork
+from fluidjax.execution.devices.processes import join_for, meeting
+from fluidjax.execution.devices.shares import all_results, one_feed
+from fluidjax.execution.executables import largest
+from fluidjax.execution.executables.allocator import keep_freed_memory
+from fluidjax.execution.executables.kept import use_cache
+from fluidjax.execution.feeding.carried import dtype_is_compatible_with as dtype_is_compatible_with
+from fluidjax.execution.feeding.carried import has_feed_operators as has_feed_operators
+from fluidjax.execution.feeding.carried import has_fetch_operators as has_fetch_operators
+from fluidjax.execution.feeding.fetch_list import fetch_names, fetch_targets
+from fluidjax.execution.feeding.fetch_list import name_of as _to_name_str  # noqa: F401
+from fluidjax.execution.feeding.fits import check_feed_shape_type as check_feed_shape_type
+from fluidjax.execution.feeding.fits import dimension_is_compatible_with as dimension_is_compatible_with
+from fluidjax.execution.feeding.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
+from fluidjax.execution.feeding.missing import declared_state, explained, told_of_feeds
 from fluidjax.execution.from_dataset import pipelines, run_from_dataset
-from fluidjax.execution.kept import use_cache
-from fluidjax.execution.mesh import Unspreadable
-from fluidjax.execution.missing import declared_state, explained, told_of_feeds
-from fluidjax.execution.prepared import Prepared
-from fluidjax.execution.processes import join_for, meeting
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
-from fluidjax.execution.seeds import next_seed
-from fluidjax.execution.shares import all_results, one_feed
-from fluidjax.execution.state import NothingToFetch
-from fluidjax.execution.writer import make_state, write_fed
+from fluidjax.execution.runs import asked, mode
+from fluidjax.execution.runs.prepared import Prepared
+from fluidjax.execution.scopes.arrays import as_lodtensor
+from fluidjax.execution.scopes.arrays import as_numpy as as_numpy
+from fluidjax.execution.scopes.exchange import results
+from fluidjax.execution.scopes.fetched import fetched
+from fluidjax.execution.scopes.state import NothingToFetch
+from fluidjax.execution.scopes.writer import make_state, write_fed
+from fluidjax.execution.steps.mesh import Unspreadable
+from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.dump import Texts
@@ -55,8 +57,8 @@ from lowering.errors import OpError, UninitializedError
 from lowering.loops.fission import split_loops
 
 if TYPE_CHECKING:
+    from fluidjax.execution.devices.several import SeveralDevices, Written
     from fluidjax.execution.native import NativeExecutor
-    from fluidjax.execution.several import SeveralDevices, Written
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
 
@@ -259,7 +261,7 @@ class Executor:
         return_numpy: bool,
         return_merged: bool,
     ) -> list[Any]:
-        from fluidjax.execution.staged import Staged
+        from fluidjax.execution.devices.staged import Staged
 
         if several.dry:
             return several.nothing(several.shares(feed), fetches, return_numpy, merge=return_merged)
@@ -358,7 +360,7 @@ class Executor:
         self, program: Program, dataset: DatasetBase, fetches: list[Any], scope: Scope | None, thread: int
     ) -> Iterator[tuple[Texts, list[Any]]]:
         """The texts of each batch of a data set, and what it fetched, in order."""
-        from fluidjax.execution.pipeline import Pipeline
+        from fluidjax.execution.devices.pipeline import Pipeline
 
         options, names = program._pipeline_opt, fetch_names(fetches)
         fed = tuple(var.name for var in dataset.use_var)

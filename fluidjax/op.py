@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework.messages import set_attr
 from fluidjax.framework.protos import get_all_op_protos, op_proto
+from fluidjax.proto import framework_pb2 as pb
 from lowering.program import BOOKKEEPING
 
 __all__ = ["OpDescCreationMethod", "OpInfo", "Operator", "OperatorFactory", "get_all_op_protos", "is_str"]

@@ -17,8 +17,8 @@ import jax
 
 from fluidjax.base.places import get_cuda_device_count
 from fluidjax.base.unknown import unknown_name
-from fluidjax.execution import mode
-from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.runs import mode
+from fluidjax.execution.runs.prepared import Prepared
 from fluidjax.files import atomic
 from lowering.program import OpView
 

@@ -33,7 +33,7 @@ from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.compiler import CompiledProgram
-from fluidjax.execution.seeds import resume, state_of
+from fluidjax.execution.steps.seeds import resume, state_of
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 

@@ -5,10 +5,10 @@ Usable alone: ``get_op("tanh")`` is the op's function with its proto, ``run_bloc
 """
 
 from lowering.engine.context import Context
-from lowering.engine.grad_maker import GradMaker, grad_ops
-from lowering.engine.higher import saved_slots
-from lowering.engine.infer import infer_outputs
+from lowering.engine.gradients.grad_maker import GradMaker, grad_ops
+from lowering.engine.gradients.higher import saved_slots
 from lowering.engine.runner import Runner, run_block
+from lowering.engine.shapes.infer import infer_outputs
 from lowering.errors import (
     AttrError,
     LoweringError,

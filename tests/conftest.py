@@ -36,8 +36,8 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs without a seed, and Python's and NumPy's own streams, draw what follows from the test's name."""
     seed = seed_of(request.node.nodeid)
-    monkeypatch.setattr("fluidjax.execution.seeds.entropy", seed)
-    monkeypatch.setattr("fluidjax.eager.pending.recorder._draws", 0)
+    monkeypatch.setattr("fluidjax.execution.steps.seeds.entropy", seed)
+    monkeypatch.setattr("fluidjax.eager.recorded.pending.recorder._draws", 0)
     random.seed(seed)
     np.random.seed(seed)
 
@@ -45,7 +45,7 @@ def drawn_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(autouse=True)
 def each_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs share no executable with an equal one: tests compile the same program in two ways and compare."""
-    monkeypatch.setattr("fluidjax.execution.kept.shared.get", lambda key: None)
+    monkeypatch.setattr("fluidjax.execution.executables.kept.shared.get", lambda key: None)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -69,7 +69,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def what_compiles_beside_ends() -> Iterator[None]:
     """What a file's eager nets repeated is compiled in a thread, which the next file would see or wait for."""
     yield
-    from fluidjax.execution import background
+    from fluidjax.execution.executables import background
 
     background.wait()
 

@@ -10,7 +10,7 @@ from fluidjax.framework.attrs import read_attr
 from fluidjax.framework.descs import BlockDescView
 from fluidjax.framework.infer import raw_op
 from fluidjax.framework.op_desc import OpDescView
-from lowering.engine.grad_maker import grad_ops
+from lowering.engine.gradients.grad_maker import grad_ops
 from lowering.program import OpView
 
 

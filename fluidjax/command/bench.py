@@ -28,10 +28,10 @@ from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.command import models, samples, steps
 from fluidjax.command.terms import BadUse, size, table
-from fluidjax.eager.pending import recorder
-from fluidjax.execution.prepared import compilations
-from fluidjax.execution.state import private_copy
-from fluidjax.execution.waiting import waiting
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.execution.executables.waiting import waiting
+from fluidjax.execution.runs.prepared import compilations
+from fluidjax.execution.scopes.state import private_copy
 from fluidjax.executor import Executor
 from fluidjax.export.files import Model
 from fluidjax.framework import Program, _current_expected_place

@@ -10,8 +10,8 @@ from pathlib import Path
 import jax
 
 from fluidjax.command.terms import size
-from fluidjax.execution.kept import FOLDER, keep_in
-from fluidjax.execution.store import BOUND, Store
+from fluidjax.execution.executables.kept import FOLDER, keep_in
+from fluidjax.execution.executables.store import BOUND, Store
 
 NAME, HELP = "cache", "show or clear the on-disk cache of compiled programs"
 

@@ -8,7 +8,7 @@ from collections import Counter
 import lowering
 from fluidjax.command import models, scripts
 from fluidjax.framework import Program, program_view
-from lowering.engine.validate import fused_problems, newer_problems
+from lowering.engine.shapes.validate import fused_problems, newer_problems
 
 NAME, HELP = "check", "check whether a model or script is supported"
 

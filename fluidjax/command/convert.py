@@ -15,7 +15,7 @@ import argparse
 from typing import Any
 
 from fluidjax.command import models
-from fluidjax.execution.waiting import waiting
+from fluidjax.execution.executables.waiting import waiting
 from fluidjax.export.files import FORMATS, PLATFORMS, Model
 
 NAME, HELP = "convert", "convert a model to another format"

@@ -11,7 +11,7 @@ import os
 
 from fluidjax.command import models, steps
 from fluidjax.drawing import Drawing, draw
-from fluidjax.execution.waiting import waiting
+from fluidjax.execution.executables.waiting import waiting
 from fluidjax.framework import Program
 from fluidjax.gradcheck.eager import recorded
 

@@ -16,7 +16,7 @@ from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.command import models, scripts, steps
 from fluidjax.command.check import problems_of
 from fluidjax.command.terms import size, table
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Program, Variable
 from fluidjax.gradcheck.eager import recorded
 

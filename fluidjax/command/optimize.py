@@ -20,7 +20,7 @@ import fluidjax as fluid
 from fluidjax.base.errors import explain
 from fluidjax.command import models
 from fluidjax.command.terms import table
-from fluidjax.execution.waiting import waiting
+from fluidjax.execution.executables.waiting import waiting
 from fluidjax.export.c.build import difference
 from fluidjax.export.c.convert import draw_feeds
 from fluidjax.export.files import Model

@@ -18,7 +18,7 @@ from typing import Any
 from fluidjax.command import models
 from fluidjax.command.samples import shape_of
 from fluidjax.command.terms import BadUse, table
-from fluidjax.execution.recompilations import RecompilationWarning
+from fluidjax.execution.rooms.recompilations import RecompilationWarning
 
 NAME, HELP = "serve", "serve a model over HTTP, with a page to try it"
 # Installed with the extra `serve`.

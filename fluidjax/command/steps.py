@@ -19,9 +19,9 @@ from fluidjax.base.scope import Scope, global_scope
 from fluidjax.command import run
 from fluidjax.command.terms import BadUse
 from fluidjax.compiler import CompiledProgram
-from fluidjax.eager.varbase import VarBase
-from fluidjax.execution.fetch_list import fetch_names
-from fluidjax.execution.shares import one_feed
+from fluidjax.eager.variables.varbase import VarBase
+from fluidjax.execution.devices.shares import one_feed
+from fluidjax.execution.feeding.fetch_list import fetch_names
 from fluidjax.executor import Executor
 from fluidjax.framework import Program, default_main_program
 from fluidjax.framework.names import OP_ROLE

@@ -14,7 +14,7 @@ from fluidjax import layers
 from fluidjax.base.enums import VarType, is_floating
 from fluidjax.command import models, samples, steps
 from fluidjax.command.terms import BadUse
-from fluidjax.execution.waiting import waiting
+from fluidjax.execution.executables.waiting import waiting
 from fluidjax.export.files import Model
 from fluidjax.framework import Program, program_guard
 from fluidjax.gradcheck import GradientReport, check_grad

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from fluidjax.execution.buckets import bucket
+from fluidjax.execution.rooms.buckets import bucket
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.dataflow import flow
 from lowering.engine.runner import Runner

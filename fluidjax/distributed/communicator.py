@@ -21,8 +21,8 @@ import numpy as np
 from fluidjax.base.scope import Scope
 from fluidjax.distributed.client import client
 from fluidjax.distributed.parts import Target, merged, on_host
-from fluidjax.execution.outside import Outside
-from fluidjax.execution.writer import write_back
+from fluidjax.execution.runs.outside import Outside
+from fluidjax.execution.scopes.writer import write_back
 from lowering.errors import OpError
 
 _log = logging.getLogger(__name__)

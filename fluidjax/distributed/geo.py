@@ -13,9 +13,9 @@ from fluidjax.distributed.client import client
 from fluidjax.distributed.communicator import Communication
 from fluidjax.distributed.parts import Target
 from fluidjax.distributed.wire import CHANGED
-from fluidjax.execution.outside import Outside
-from fluidjax.execution.state import gather_values
-from fluidjax.execution.writer import write_back
+from fluidjax.execution.runs.outside import Outside
+from fluidjax.execution.scopes.state import gather_values
+from fluidjax.execution.scopes.writer import write_back
 from lowering.ops.distributed.parts import ids_of
 from lowering.values import SelectedRows
 

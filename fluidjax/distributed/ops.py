@@ -17,8 +17,8 @@ from fluidjax.distributed.client import FETCH_BARRIER, client
 from fluidjax.distributed.parts import on_host
 from fluidjax.distributed.server import Server
 from fluidjax.execution.closing import when_closed
-from fluidjax.execution.exchange import to_lowering
-from fluidjax.execution.outside import Outside
+from fluidjax.execution.runs.outside import Outside
+from fluidjax.execution.scopes.exchange import to_lowering
 from fluidjax.files import host_ops
 from lowering.engine.host import provide
 from lowering.errors import OpError

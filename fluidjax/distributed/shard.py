@@ -13,9 +13,9 @@ from fluidjax.base.scope import Scope
 from fluidjax.distributed.blocks import Update
 from fluidjax.distributed.requests import RefusedError
 from fluidjax.distributed.tables import Table
-from fluidjax.execution.buckets import bucket
-from fluidjax.execution.state import distinct, gather_plain, gather_values, on_host
-from fluidjax.execution.writer import write_back
+from fluidjax.execution.rooms.buckets import bucket
+from fluidjax.execution.scopes.state import distinct, gather_plain, gather_values, on_host
+from fluidjax.execution.scopes.writer import write_back
 from fluidjax.files.tensor import RowsValue
 from lowering import dtypes
 from lowering.engine.dataflow import all_writes, block_uses

@@ -9,7 +9,7 @@ import numpy as np
 
 from fluidjax.base.containers import SelectedRows
 from fluidjax.base.scope import Scope, held
-from fluidjax.execution.state import on_device
+from fluidjax.execution.scopes.state import on_device
 from fluidjax.files.tensor import RowsValue
 from lowering import values as low
 from lowering.errors import UninitializedError

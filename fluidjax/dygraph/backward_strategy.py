@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fluidjax.eager.strategy import BackwardStrategy
+from fluidjax.eager.backward.strategy import BackwardStrategy
 
 __all__ = ["BackwardStrategy"]

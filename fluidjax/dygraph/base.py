@@ -13,9 +13,9 @@ from fluidjax import unique_name
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.base.unknown import unknown_name
-from fluidjax.eager.device import running_at
+from fluidjax.eager.recorded.device import running_at
 from fluidjax.eager.tracer import Tracer
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.variables.varbase import ParamBase, VarBase
 from fluidjax.framework import ComplexVariable, Program, default_main_program, program_guard
 from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 

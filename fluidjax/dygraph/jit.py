@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fluidjax.base.later import later
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.dygraph import dygraph_to_static
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Program
 from fluidjax.to_static.source import DECORATED
 

@@ -16,7 +16,7 @@ from fluidjax.base.enums import INTEGERS, VarType, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer
 from fluidjax.eager.kernels import Kernel, kernel_of
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.layers.math_op_patch import METHODS, check_number
 
 __all__ = ["monkey_patch_math_varbase"]

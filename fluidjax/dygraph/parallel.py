@@ -11,7 +11,7 @@ import numpy as np
 from fluidjax.base.enums import VarType
 from fluidjax.base.unknown import unknown_name
 from fluidjax.dygraph.layers import Layer
-from fluidjax.execution.processes import join
+from fluidjax.execution.devices.processes import join
 from fluidjax.framework import Variable
 from fluidjax.layers import concat, reshape
 

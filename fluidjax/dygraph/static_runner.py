@@ -11,7 +11,7 @@ from fluidjax.base.mode import current_tracer, tracer_guard
 from fluidjax.base.scope import Scope
 from fluidjax.dygraph.dygraph_to_static.partial_program import PartialProgramLayer
 from fluidjax.dygraph.layers import Layer
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.variables.varbase import ParamBase, VarBase
 from fluidjax.executor import Executor, scope_guard
 from fluidjax.framework import Program
 from fluidjax.framework.names import LOADED_VAR_SUFFIX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 
 __all__ = ["monkey_patch_varbase"]
 

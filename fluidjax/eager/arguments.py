@@ -9,11 +9,11 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.tracebacks import shorten
 from fluidjax.eager.kernels import Kernel, flatten
 from fluidjax.eager.values import Value
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework.operator import tell_left_out
 from lowering import OpDef
 from lowering.dtypes import to_numpy
-from lowering.engine.validate import unknown_attrs
+from lowering.engine.shapes.validate import unknown_attrs
 from lowering.program import BOOKKEEPING
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.eager.made import Made
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.sharing import shared
+from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.values import Spec, Value, value_of
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.variables.sharing import shared
+from fluidjax.eager.variables.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.together import clear_gradients
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fluidjax.base.enums import VarType
 from fluidjax.eager.arguments import known_attrs
 from fluidjax.eager.kernels import Kernel, freeze, kernel_of
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from lowering import get_op
 
 # The kernels of ops by type, layouts and attributes as given, if nothing else is needed to tell them apart.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
-from fluidjax.eager.varbase import ParamBase
+from fluidjax.eager.variables.varbase import ParamBase
 
 
 class Made:

@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fluidjax.eager.backward.plans import Plan, Step
 from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel, kernel_of, replaced
-from fluidjax.eager.moving import moves
-from fluidjax.eager.plans import Plan, Step
-from fluidjax.eager.points import CLOSED, Point
-from fluidjax.eager.sizes import known
+from fluidjax.eager.recorded.moving import moves
+from fluidjax.eager.recorded.sizes import known
+from fluidjax.eager.sequences.points import CLOSED, Point
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from lowering.ops.math.arithmetic import in_type
 
 # Attributes that are numbers, and the slots that replace them.

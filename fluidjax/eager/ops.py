@@ -14,7 +14,7 @@ import lowering
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework.protos import op_proto
 
 # Dispensable inputs that are given all the same.

@@ -32,8 +32,8 @@ from fluidjax import layers
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import explain
 from fluidjax.eager.ambient import eager
-from fluidjax.eager.python_ops import record
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.functions.python_ops import record
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Variable, default_main_program
 
 __all__ = ["PyLayer", "PyLayerContext"]

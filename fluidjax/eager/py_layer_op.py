@@ -9,7 +9,7 @@ from typing import Any
 from fluidjax.eager.ambient import eager
 from fluidjax.eager.py_layer import PyLayerContext, as_arrays, check_count
 from fluidjax.eager.values import Value
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.execution.python_functions import registered, require_values
 from lowering.engine.host import provide
 from lowering.program import EMPTY

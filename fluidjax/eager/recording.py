@@ -8,7 +8,7 @@ from typing import Any
 
 from fluidjax.base.mode import tracer_guard
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Parameter, Program, Variable
 from fluidjax.framework.names import OP_CALLSTACK
 from fluidjax.framework.variable import EagerParameter

@@ -12,21 +12,21 @@ from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import default_place
 from fluidjax.eager.arguments import failure, first, known_slots, values_of, without_absent
+from fluidjax.eager.backward.engine import Engine, RecordingEngine
+from fluidjax.eager.backward.tape import UNWANTED, OpNode, Pass, key_of, places
 from fluidjax.eager.creating import Creating
-from fluidjax.eager.engine import Engine, RecordingEngine
 from fluidjax.eager.forms import expected, expected_kernel, kernel_of_form
+from fluidjax.eager.functions.run_program import run_program
 from fluidjax.eager.kernels import Kernel, flatten, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
-from fluidjax.eager.passes import Passes, Watched, repeated
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.points import bits
-from fluidjax.eager.replay import Call, Replay
-from fluidjax.eager.run_program import run_program
-from fluidjax.eager.tape import UNWANTED, OpNode, Pass, key_of, places
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.repeated.passes import Passes, Watched, repeated
+from fluidjax.eager.repeated.replay import Call, Replay
+from fluidjax.eager.sequences.points import bits
 from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones
-from fluidjax.eager.varbase import VarBase, gradient_of, recorded
-from fluidjax.execution.allocator import keep_freed_memory
+from fluidjax.eager.variables.varbase import VarBase, gradient_of, recorded
+from fluidjax.execution.executables.allocator import keep_freed_memory
 from fluidjax.framework.guards import default_main_program
 from lowering import get_op
 

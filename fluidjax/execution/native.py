@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
-from fluidjax.execution.writer import make, write_column
+from fluidjax.execution.scopes.writer import make, write_column
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.descs import ProgramDescView
+from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:
     from fluidjax.execution.trainer import TrainerBase

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fluidjax.execution.shares import by_name
+from fluidjax.execution.devices.shares import by_name
 from fluidjax.framework import Operator, Program
 
 Pruning = Callable[[Program, Any, Any, Any], Program]  # Executor._prune_program: a program, feeds, fetches, optimizers

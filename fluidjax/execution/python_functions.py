@@ -14,7 +14,7 @@ from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.exchange import to_holder, to_lowering
+from fluidjax.execution.scopes.exchange import to_holder, to_lowering
 from fluidjax.files.trust import allow_host_ops, binding
 from fluidjax.framework import Operator, Program
 from lowering.engine.host import provide

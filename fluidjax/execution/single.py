@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet
@@ -17,6 +16,7 @@ from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.names import EMPTY_VAR_NAME
 from fluidjax.framework.protos import op_proto
+from fluidjax.proto import framework_pb2 as pb
 
 
 class NativeOperator:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.scope import Scope, held
-from fluidjax.execution.writer import make
+from fluidjax.execution.scopes.writer import make
 from fluidjax.proto.trainer_desc_pb2 import TrainerDesc
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import Scope, global_scope
-from fluidjax.execution.state import gather_values
-from fluidjax.execution.writer import write_back
+from fluidjax.execution.scopes.state import gather_values
+from fluidjax.execution.scopes.writer import write_back
 from fluidjax.export import state
 from fluidjax.files import inference
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable
 from fluidjax.framework.view import program_view
-from lowering.engine.counts import plain
 from lowering.engine.dataflow import definitions, needs
 from lowering.engine.plan import Plan, make_plan
 from lowering.engine.runner import Runner
-from lowering.engine.validate import validate
+from lowering.engine.shapes.validate import validate
+from lowering.engine.sizes.counts import plain
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need
 from lowering.program import OpView, ProgramView

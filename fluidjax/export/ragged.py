@@ -10,8 +10,8 @@ import numpy as np
 
 from fluidjax.base.errors import explain
 from fluidjax.base.lod import lengths_to_offsets, lod_fault
-from fluidjax.execution.buckets import bucket
-from fluidjax.execution.exchange import lod_array, usual_room
+from fluidjax.execution.rooms.buckets import bucket
+from fluidjax.execution.scopes.exchange import lod_array, usual_room
 from lowering.values import LoDArray
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fluidjax.base.scope import Scope
-from fluidjax.execution.state import gather_values
+from fluidjax.execution.scopes.state import gather_values
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.registry.definition import Slot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluidjax import framework_pb2 as pb
+from fluidjax.proto import framework_pb2 as pb
 
 PROGRAM_VERSION = 1008005
 REQUIRED_VERSION = "1.5.0"

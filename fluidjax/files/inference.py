@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
@@ -17,6 +16,7 @@ from fluidjax.files.compatible import stamp
 from fluidjax.files.errors import bad_file
 from fluidjax.files.scope_values import check_savable, chunks_of, put
 from fluidjax.framework import Program, Variable, program_guard
+from fluidjax.proto import framework_pb2 as pb
 from lowering.errors import near
 from lowering.program import PADDLE_2
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.errors import explain
 from fluidjax.base.scope import global_scope
 from fluidjax.files import atomic, pickles, remote, variables
@@ -19,6 +18,7 @@ from fluidjax.files.errors import FileFormatError, MismatchError, bad_file
 from fluidjax.files.scope_values import check_array_fits, check_savable, put, value_of
 from fluidjax.files.tensor import DenseValue, decode
 from fluidjax.framework import Program, Variable
+from fluidjax.proto import framework_pb2 as pb
 
 PARAMS, OPTIMIZER, MODEL = ".pdparams", ".pdopt", ".pdmodel"
 

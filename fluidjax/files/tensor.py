@@ -18,9 +18,9 @@ from functools import lru_cache
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.errors import bad_file
+from fluidjax.proto import framework_pb2 as pb
 from lowering import dtypes
 
 MAX_LEVELS = 64

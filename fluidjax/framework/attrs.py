@@ -10,7 +10,7 @@ import numpy as np
 import lowering
 from fluidjax.base.enums import AttrType
 from fluidjax.framework import names
-from fluidjax.framework_pb2 import Complex, OpDesc, Scalar
+from fluidjax.proto.framework_pb2 import Complex, OpDesc, Scalar
 
 _FIELDS = {
     AttrType.INT: "i",

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole
 from fluidjax.framework import messages, names
+from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:
     from fluidjax.framework.operator import Operator

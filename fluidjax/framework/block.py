@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
 from fluidjax.base.mode import current_tracer
 from fluidjax.base.older import hidden
@@ -16,6 +15,7 @@ from fluidjax.framework.infer import infer_outputs, raw_op
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.text import indent, message_text
 from fluidjax.framework.variable import Parameter, Variable
+from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:
     from fluidjax.framework.program import Program

@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.framework.attrs import declared_type
 from fluidjax.framework.names import OP_ROLE
-from lowering.engine.validate import unknown_attrs
+from fluidjax.proto import framework_pb2 as pb
+from lowering.engine.shapes.validate import unknown_attrs
 from lowering.program import PADDLE_2
 
 

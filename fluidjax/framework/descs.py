@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType
 from fluidjax.base.version import full_version, version_number
 from fluidjax.framework.messages import (
@@ -18,6 +17,7 @@ from fluidjax.framework.messages import (
 )
 from fluidjax.framework.op_desc import Desc, OpDescView, nothing, text
 from fluidjax.framework.var_desc import VarDescView
+from fluidjax.proto import framework_pb2 as pb
 
 
 class BlockDescView(Desc):

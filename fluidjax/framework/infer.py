@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
 from fluidjax.base.errors import explain
 from fluidjax.framework import callstack, messages
 from fluidjax.framework.attrs import declared_type, read_attr
 from fluidjax.framework.sparse_types import sparse_outputs
 from fluidjax.framework.view import desc_view, op_view, var_view
+from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:
     from fluidjax.framework.descs import BlockDescView

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, VarType
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.framework.attrs import attr_fields, declared_type, type_of_value
+from fluidjax.proto import framework_pb2 as pb
 
 # As messages have them: members of an enum are slow to look up and to compare.
 _LOD_TENSOR, _SELECTED_ROWS = int(VarType.LOD_TENSOR), int(VarType.SELECTED_ROWS)

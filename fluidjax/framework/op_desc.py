@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.framework.attrs import attr_type, read_attr
@@ -18,6 +17,7 @@ from fluidjax.framework.messages import (
     set_slot,
 )
 from fluidjax.framework.names import OP_ROLE_VAR
+from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:
     from fluidjax.framework.descs import BlockDescView

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole
 from fluidjax.base.errors import ArgumentError
 from fluidjax.base.older import hidden
@@ -17,7 +16,8 @@ from fluidjax.framework.captures import captured
 from fluidjax.framework.op_desc import OpDescView
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import EagerVariable, Variable
-from lowering.engine.validate import unknown_attrs
+from fluidjax.proto import framework_pb2 as pb
+from lowering.engine.shapes.validate import unknown_attrs
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block

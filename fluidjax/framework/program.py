@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import OpRole
 from fluidjax.base.older import hidden
 from fluidjax.base.version import full_version, version_number
@@ -20,6 +19,7 @@ from fluidjax.framework.listing import program_text
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
 from fluidjax.framework.variable import Parameter, Variable
+from fluidjax.proto import framework_pb2 as pb
 from lowering.collection import uncollected
 
 # The seed that new programs start with; ``Program.global_seed`` sets it.

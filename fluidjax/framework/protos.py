@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework.attrs import BOOKKEEPING_TYPES, attr_type
+from fluidjax.proto import framework_pb2 as pb
 from lowering.program import BOOKKEEPING
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType, OpRole, VarType
 from fluidjax.framework import messages, names
 from fluidjax.framework.operator import Operator
 from fluidjax.framework.variable import Variable
 from fluidjax.framework.view import program_view
+from fluidjax.proto import framework_pb2 as pb
 from lowering.engine.dataflow import definitions, kills, uses
 
 if TYPE_CHECKING:

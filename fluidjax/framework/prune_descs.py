@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework.descs import ProgramDescView
 from fluidjax.framework.program import Program
 from fluidjax.framework.prune import pruned, without_backward
+from fluidjax.proto import framework_pb2 as pb
 
 
 def prune_desc(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base import enums
 from fluidjax.base.enums import to_var_type
 from fluidjax.base.errors import EnforceNotMet
@@ -16,6 +15,7 @@ from fluidjax.framework.messages import (
     set_tensor,
 )
 from fluidjax.framework.op_desc import Desc, nothing
+from fluidjax.proto import framework_pb2 as pb
 
 
 class VarDescView(Desc):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import VarType, to_var_type
 from fluidjax.base.errors import explain
 from fluidjax.framework import messages
 from fluidjax.framework.names import generated_name, grad_var_name
 from fluidjax.framework.text import message_text
 from fluidjax.framework.var_desc import VarDescView
+from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:
     from fluidjax.framework.block import Block

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework import messages
+from fluidjax.proto import framework_pb2 as pb
 from lowering.program import BlockView, OpView, ProgramView, VarView
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from fluidjax.backward.paths import forward_of
 from fluidjax.base.mode import tracer_guard
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.base.values import LoDTensor
-from fluidjax.eager.varbase import VarBase
-from fluidjax.execution.feed import Feeder
-from fluidjax.execution.state import gather_values
+from fluidjax.eager.variables.varbase import VarBase
+from fluidjax.execution.feeding.feed import Feeder
+from fluidjax.execution.scopes.state import gather_values
 from fluidjax.files.trust import check as check_trusted
 from fluidjax.framework import Program, Variable
 from fluidjax.framework.view import program_view

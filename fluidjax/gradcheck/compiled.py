@@ -10,9 +10,9 @@ import numpy as np
 import lowering
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
-from fluidjax.execution.exchange import to_holder, to_lowering
-from fluidjax.execution.state import gather_values
-from fluidjax.execution.writer import write_back
+from fluidjax.execution.scopes.exchange import to_holder, to_lowering
+from fluidjax.execution.scopes.state import gather_values
+from fluidjax.execution.scopes.writer import write_back
 from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.view import program_view

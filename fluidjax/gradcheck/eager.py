@@ -10,8 +10,8 @@ from fluidjax.base.errors import explain
 from fluidjax.base.mode import tracer_guard
 from fluidjax.base.places import CPUPlace
 from fluidjax.base.scope import Scope
-from fluidjax.eager.tape import UNWANTED, Node, OpNode, resolved
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.backward.tape import UNWANTED, Node, OpNode, resolved
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Parameter, Program, Variable
 from lowering import EMPTY
 

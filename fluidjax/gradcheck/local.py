@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.grad_maker import grad_ops
+from lowering.engine.gradients.grad_maker import grad_ops
 from lowering.engine.runner import Runner
 from lowering.program import EMPTY, GRAD, OpSpec, OpView, ProgramView
 from lowering.values import LoDArray, SelectedRows, data_of, exact

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.errors import EnforceNotMet
 from fluidjax.framework.names import CONTROL_DEP_VAR_PREFIX
 from fluidjax.framework.op_desc import OpDescView
 from fluidjax.framework.var_desc import VarDescView
+from fluidjax.proto import framework_pb2 as pb
 
 
 class NodeType(enum.Enum):

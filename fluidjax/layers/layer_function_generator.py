@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
 from fluidjax.base.unknown import unknown_name
 from fluidjax.framework import OpProtoHolder, Variable
 from fluidjax.layer_helper import LayerHelper
+from fluidjax.proto import framework_pb2 as pb
 from fluidjax.writing.checks import FLOATS, INTS, check_variable_and_dtype
 
 __all__ = ["generate_layer_fn", "generate_activation_fn", "autodoc", "templatedoc"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.execution.fetched import FetchedArray
+from fluidjax.execution.scopes.fetched import FetchedArray
 
 _CONVERSIONS = ("__float__", "__int__", "__complex__")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fluidjax.execution import feed_checks
+from fluidjax.execution.feeding import feed_checks
 
 
 def install() -> None:

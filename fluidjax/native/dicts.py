@@ -17,7 +17,7 @@ import numpy as np
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.scope import Scope
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.execution.native import NativeExecutor
 from fluidjax.files.atomic import write_file
 from fluidjax.files.cursor import Cursor

@@ -9,8 +9,8 @@ from fluidjax.base.mode import switch_tracer
 from fluidjax.base.places import Place
 from fluidjax.dygraph.base import grad
 from fluidjax.dygraph.profiler import start_gperf_profiler, stop_gperf_profiler
-from fluidjax.eager.strategy import BackwardStrategy
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.backward.strategy import BackwardStrategy
+from fluidjax.eager.variables.varbase import VarBase
 
 
 def dygraph_partial_grad(

@@ -9,8 +9,8 @@ from typing import Any
 from fluidjax.base.errors import EOFException
 from fluidjax.base.places import CPUPlace, Place
 from fluidjax.base.values import LoDTensor
-from fluidjax.eager.varbase import VarBase
-from fluidjax.execution.arrays import as_lodtensor
+from fluidjax.eager.variables.varbase import VarBase
+from fluidjax.execution.scopes.arrays import as_lodtensor
 from fluidjax.readers.multi_slot_dataset import Dataset
 from fluidjax.readers.tensor_queue import TensorQueue
 

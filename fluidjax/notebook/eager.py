@@ -11,7 +11,7 @@ import numpy as np
 from fluidjax.base.enums import VarType, to_numpy_dtype
 from fluidjax.base.tables import page
 from fluidjax.dygraph.layers import Layer
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 
 
 def _facts(var: VarBase) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Program, Variable, default_main_program
 from fluidjax.initializer import Constant
 from fluidjax.layer_helper import LayerHelper

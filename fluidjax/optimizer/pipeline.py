@@ -19,7 +19,7 @@ class PipelineOptimizer:
     ``k`` cuts make ``2 k - 1`` sections: ``k`` of the forward pass, the last of them with the loss and its gradients,
     and the backward pass of the others, from the last to the first (see ``fluidjax.optimizer.sections``). A section
     updates the parameters of its part with each batch. ``Executor.train_from_dataset`` lets the sections work on
-    different batches at once (see ``fluidjax.execution.pipeline``); ``Executor.run`` runs the program uncut, on one
+    different batches at once (see ``fluidjax.execution.devices.pipeline``); ``Executor.run`` runs the program uncut, on one
     device.
 
     Args:

@@ -2,6 +2,6 @@
 
 import sys
 
-from fluidjax import framework_pb2
+from fluidjax.proto import framework_pb2
 
 sys.modules[f"{__name__}.framework_pb2"] = framework_pb2  # one module: messages of a name exist once in a process

@@ -1,5 +1,5 @@
 from fluidjax.proto import data_feed_pb2 as _data_feed_pb2
-from fluidjax import framework_pb2 as _framework_pb2
+from fluidjax.proto import framework_pb2 as _framework_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor

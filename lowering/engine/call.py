@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import is_float
-from lowering.engine.counts import SlotValues, plain
+from lowering.engine.sizes.counts import SlotValues, plain
 from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
 from lowering.registry import Masked, OpDef, Slot, Wise

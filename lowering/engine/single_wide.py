@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowering.engine.counts import SlotValues, each, flat
 from lowering.engine.single import CompiledOp
+from lowering.engine.sizes.counts import SlotValues, each, flat
 from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import OpDef, Slot

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR_ARRAY
-from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
 from lowering.engine.dataflow import uses
 from lowering.engine.runner import Runner
+from lowering.engine.sizes.array_facts import ArrayFacts
 from lowering.errors import CarryChanges, LoweringError, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known, same_structure, scalar, stacked_template, zeros

@@ -12,8 +12,8 @@ from jax._src.config import eager_constant_folding
 from jax._src.core import trace_state_clean
 
 from lowering.dtypes import SELECTED_ROWS
-from lowering.engine.counts import sizes_of
 from lowering.engine.host_arrays import zeros
+from lowering.engine.sizes.counts import sizes_of
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import WISE, Wise
 from lowering.symbols import is_symbol

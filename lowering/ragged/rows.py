@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete
 from lowering.program import GRAD, OpSpec
 from lowering.symbols import is_symbol, number

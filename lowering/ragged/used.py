@@ -10,7 +10,7 @@ from jax import lax
 from lowering.ragged.rows import row_numbers
 from lowering.values import Array
 
-# Batches of few rows share an executable with room for so many (see ``fluidjax.execution.buckets``). Larger rooms are
+# Batches of few rows share an executable with room for so many (see ``fluidjax.execution.rooms.buckets``). Larger rooms are
 # close to their batches: what is computed in vain there costs less than compiling a function once more.
 _LEAST, _MOST = 32, 64
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from lowering.engine.counts import SlotValues, flat
+from lowering.engine.sizes.counts import SlotValues, flat
 from lowering.errors import Need, NeedsSizes
 from lowering.program import OpView
 from lowering.registry import OpDef

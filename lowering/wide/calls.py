@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.counts import SlotValues, each, flat
-from lowering.engine.random_bits import Placed
+from lowering.engine.draws.random_bits import Placed
+from lowering.engine.sizes.counts import SlotValues, each, flat
 from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowering.engine.counts import RowSize, sizes_of
+from lowering.engine.sizes.counts import RowSize, sizes_of
 from lowering.values import Axis, RowCounts, is_concrete
 from lowering.wide.labels import family
 

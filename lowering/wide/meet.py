@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.counts import SlotValues
+from lowering.engine.sizes.counts import SlotValues
 from lowering.program import GRAD
 from lowering.values import Axis, Wide
 from lowering.wide.given import whole

@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from lowering.engine.counts import RowSize
+from lowering.engine.sizes.counts import RowSize
 from lowering.program import GRAD
 from lowering.values import Array, Axis, LoDArray
 from lowering.wide.given import bounds, given, whole

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.counts import SlotValues
+from lowering.engine.sizes.counts import SlotValues
 from lowering.errors import NeedsSizes
 from lowering.values import Array, Counted, Meta, RowCounts, Wide
 from lowering.wide.labels import family, roots

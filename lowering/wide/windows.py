@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lowering.engine.counts import RowSize
+from lowering.engine.sizes.counts import RowSize
 from lowering.program import GRAD
 from lowering.values import Axis
 from lowering.wide.fills import lowest

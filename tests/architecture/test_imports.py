@@ -16,7 +16,7 @@ PACKAGES = ("lowering", "fluidjax")
 # not named stands below all.
 STOREYS = (
     ("lowering",),
-    ("fluidjax.framework_pb2", "fluidjax.proto", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
+    ("fluidjax.proto.framework_pb2", "fluidjax.proto", "fluidjax.backend_check", "fluidjax.base", "fluidjax.unique_name"),
     ("fluidjax.framework", "fluidjax.wrapped_decorator"),
     # What layers are written with, and what brings data into their programs.
     ("fluidjax.layer_helper", "fluidjax.layer_helper_base", "fluidjax.writing", "fluidjax.param_attr",
@@ -43,18 +43,24 @@ DOORS = {
     ("fluidjax.layers._nn.python_function", "fluidjax.execution.python_functions"): (
         "py_func hands its function to where runs find it; the program only holds a number"
     ),
-    ("fluidjax.optimizer.eager", "fluidjax.eager.varbase"): "one optimizer updates variables of both modes",
+    ("fluidjax.optimizer.eager", "fluidjax.eager.variables.varbase"): "one optimizer updates variables of both modes",
 }
 # Imports inside functions, each for its reason: (file, module) -> reason.
 LATE = {
     ("fluidjax/passes.py", "fluidjax.debugger"): "imports all that draws, for one pass",
     ("fluidjax/execution/native.py", "fluidjax.execution.trainer"): "needs messages that few scripts use",
-    ("fluidjax/compiler.py", "fluidjax.execution.several"): "runs on several devices, which few scripts ask for",
-    ("fluidjax/executor.py", "fluidjax.execution.staged"): "the same",
-    ("fluidjax/executor.py", "fluidjax.execution.pipeline"): "runs what PipelineOptimizer has cut; few scripts do",
+    (
+        "fluidjax/compiler.py",
+        "fluidjax.execution.devices.several",
+    ): "runs on several devices, which few scripts ask for",
+    ("fluidjax/executor.py", "fluidjax.execution.devices.staged"): "the same",
+    (
+        "fluidjax/executor.py",
+        "fluidjax.execution.devices.pipeline",
+    ): "runs what PipelineOptimizer has cut; few scripts do",
     ("fluidjax/executor.py", "fluidjax.execution.native"): "holds an Executor itself, and few scripts ask for it",
     ("fluidjax/dataset.py", "fluidjax.readers.multi_slot_dataset"): "needs messages that few scripts use",
-    ("fluidjax/execution/coordinator.py", "jaxlib"): "is for the process that it starts, not for its own",
+    ("fluidjax/execution/devices/coordinator.py", "jaxlib"): "is for the process that it starts, not for its own",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
     ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
 }

@@ -17,10 +17,10 @@ FIELDS = {"_holder", "_held", "_array", "_stored", "_lod", "_levels", "_vars"}
 SETTERS = {"erase", "get_tensor", "get_selected_rows", "get_lod_tensor_array", "set_int", "set_float", "_set_value"}
 # Tensors that are made there, of which no scope knows.
 OWN = {
-    ("execution/exchange.py", "_set_value"),
-    ("execution/exchange.py", "get_tensor"),
-    ("execution/feed.py", "_set_value"),
-    ("execution/shares.py", "_set_value"),
+    ("execution/scopes/exchange.py", "_set_value"),
+    ("execution/scopes/exchange.py", "get_tensor"),
+    ("execution/feeding/feed.py", "_set_value"),
+    ("execution/devices/shares.py", "_set_value"),
 }
 READS = {("executor.py", "get_tensor")}  # _fetch_var hands out a tensor
 

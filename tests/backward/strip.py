@@ -9,7 +9,7 @@ import fluidjax.framework as framework
 from fluidjax.backward import append_backward
 from fluidjax.framework import messages
 from fluidjax.framework.attrs import read_attr
-from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.proto.framework_pb2 import ProgramDesc
 
 LOSS_GRADIENT = 257  # op_role of the op that starts the backward pass
 BACKWARD = 1

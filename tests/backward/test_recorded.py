@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lowering
-from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.proto.framework_pb2 import ProgramDesc
 from tests.backward.strip import LOSS_GRADIENT, backward_ops, declared, first_difference, rerun, role
 from tests.golden.recordings import folder
 

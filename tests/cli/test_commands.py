@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli, doctor
 from fluidjax.command.terms import table
-from fluidjax.execution import kept
-from fluidjax.execution.store import Store
+from fluidjax.execution.executables import kept
+from fluidjax.execution.executables.store import Store
+from fluidjax.proto import framework_pb2 as pb
 
 
 @pytest.fixture(scope="module")

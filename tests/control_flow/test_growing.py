@@ -13,8 +13,8 @@ import pytest
 import fluidjax as fluid
 import fluidjax.paddle as paddle
 from fluidjax import layers
-from fluidjax.execution import background
-from fluidjax.execution.prepared import compilations
+from fluidjax.execution.executables import background
+from fluidjax.execution.runs.prepared import compilations
 from tests.control_flow import generation
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

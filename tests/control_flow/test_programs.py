@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
+from fluidjax.proto import framework_pb2 as pb
 from tests.control_flow.networks import RECORDED
 
 _FIELDS = ("i", "f", "s", "ints", "floats", "strings", "b", "bools", "block_idx", "l", "blocks_idx", "longs")

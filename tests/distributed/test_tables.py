@@ -11,7 +11,7 @@ import fluidjax as fluid
 from fluidjax.base.containers import SelectedRows
 from fluidjax.base.flags import FLAGS
 from fluidjax.distributed.tables import Table
-from fluidjax.execution.buckets import SMALLEST, least_rows
+from fluidjax.execution.rooms.buckets import SMALLEST, least_rows
 from fluidjax.files.cursor import Cursor
 from fluidjax.files.tensor import decode_rows
 from fluidjax.framework import program_view

@@ -9,11 +9,12 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from fluidjax.eager import forms, kernels, numbers, sizes
-from fluidjax.eager.blocks import Blocks
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.points import Tree
-from fluidjax.execution import background
+from fluidjax.eager import forms, kernels, numbers
+from fluidjax.eager.recorded import sizes
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences.blocks import Blocks
+from fluidjax.eager.sequences.points import Tree
+from fluidjax.execution.executables import background
 
 
 def settle() -> None:

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager import blocks, chunks, pending
-from fluidjax.eager.pending import recorder
-from fluidjax.execution import background
+from fluidjax.eager.recorded import pending
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences import blocks, chunks
+from fluidjax.execution.executables import background
 
 dg, layers = fluid.dygraph, fluid.layers
 
@@ -194,7 +195,7 @@ def test_chunks_are_not_compiled_for_a_program_that_is_over(often: float, monkey
 
 ENDS = """
 import threading, time
-from fluidjax.execution import background
+from fluidjax.execution.executables import background
 
 begun = threading.Event()
 
@@ -369,7 +370,7 @@ def test_a_tape_leaves_no_circles() -> None:
 
 
 def test_pending_ops_are_run_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluidjax.eager.pending.LIMIT", 10)
+    monkeypatch.setattr("fluidjax.eager.recorded.pending.LIMIT", 10)
     recorder.flush()
     x = var([1.0])
     for _ in range(25):
@@ -452,7 +453,7 @@ def test_blocks_outlive_the_tree_of_points(monkeypatch: pytest.MonkeyPatch) -> N
         steps()
     compiled = recorder.blocks.compilations
     root = recorder._tree.root()
-    monkeypatch.setattr("fluidjax.eager.points._MOST", 10)
+    monkeypatch.setattr("fluidjax.eager.sequences.points._MOST", 10)
     recorder.flush()
     losses = [loss for _ in range(3) for loss in steps()]
     assert recorder._tree.root() is not root

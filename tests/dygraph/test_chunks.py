@@ -11,9 +11,9 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.base import garbage
-from fluidjax.eager import blocks, chunks
-from fluidjax.eager.cutting import Cutting
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences import blocks, chunks
+from fluidjax.eager.sequences.cutting import Cutting
 
 dg, layers = fluid.dygraph, fluid.layers
 

@@ -12,7 +12,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from tests.dygraph.test_known_calls import batch, linear, repeated
 from tests.dygraph.test_promised import (
     AFTER,

@@ -9,11 +9,11 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.whole import fed as module
 from fluidjax.eager.whole.fed import Fed
 from fluidjax.eager.whole.promised import Promise
-from fluidjax.execution.in_place import MOST
+from fluidjax.execution.lasting.in_place import MOST
 
 dg = fluid.dygraph
 STEPS = 14

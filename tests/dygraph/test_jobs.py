@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fluidjax.eager.jobs import Jobs
+from fluidjax.eager.sequences.jobs import Jobs
 
 
 class Sequence:

@@ -13,9 +13,9 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.eager import blocks
-from fluidjax.eager.kept import Member
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.kept import Member
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences import blocks
 
 dg = fluid.dygraph
 STEPS = 12

@@ -14,7 +14,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.dygraph._known import calls
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 
 dg = fluid.dygraph
 OFFSET = 1.0  # a global that a forward reads

@@ -13,7 +13,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.dygraph._known import calls
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from tests.conftest import seed_of
 
 dg = fluid.dygraph

@@ -8,9 +8,9 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager import passes
-from fluidjax.eager.passes import Passes
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.repeated import passes
+from fluidjax.eager.repeated.passes import Passes
 from tests.dygraph.afresh import nothing_remembered
 from tests.dygraph.test_promised import Net, Training, nothing, ran
 

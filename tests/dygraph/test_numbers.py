@@ -11,7 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.eager import kernels
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 
 dg = fluid.dygraph
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager.packs import Pack, Piece
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences.packs import Pack, Piece
 
 dg, layers = fluid.dygraph, fluid.layers
 

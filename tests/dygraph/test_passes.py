@@ -10,8 +10,8 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager import tape
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.backward import tape
+from fluidjax.eager.recorded.pending import recorder
 
 dg = fluid.dygraph
 

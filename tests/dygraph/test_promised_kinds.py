@@ -10,7 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from tests.dygraph.test_promised import (
     DOES,
     FROM,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.whole import fed, frames, running, standing, together
 from tests.dygraph.test_promised import Net
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 
 dg, layers = fluid.dygraph, fluid.layers
 

@@ -12,8 +12,8 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.eager.pending import Recorder, recorder
-from fluidjax.eager.replay import Replay
+from fluidjax.eager.recorded.pending import Recorder, recorder
+from fluidjax.eager.repeated.replay import Replay
 
 dg, optimizer = fluid.dygraph, fluid.optimizer
 DATA = np.array([[1.0, -2.0], [0.5, 3.0]], "float32")

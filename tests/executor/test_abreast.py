@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import compiled
-from fluidjax.execution.abreast import abreast
+from fluidjax.execution.steps import compiled
+from fluidjax.execution.steps.abreast import abreast
 
 PAIRS = [(i, j) for i in range(9) for j in range(i + 1, 9)]  # 36
 

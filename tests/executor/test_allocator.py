@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import background, compiled
-from fluidjax.execution.executable import Executable
+from fluidjax.execution.executables import background
+from fluidjax.execution.executables.executable import Executable
+from fluidjax.execution.steps import compiled
 from lowering.engine.host_arrays import zeros
 
 FAULTS = """
@@ -102,7 +103,7 @@ def test_what_a_compilation_left_free_is_given_back(monkeypatch: pytest.MonkeyPa
 
 PIECES = """
 import fluidjax as fluid
-from fluidjax.execution.allocator import give_back_freed_memory
+from fluidjax.execution.executables.allocator import give_back_freed_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20

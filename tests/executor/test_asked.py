@@ -9,7 +9,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution import asked
+from fluidjax.execution.runs import asked
 
 
 class Doubling:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.mode import interpret_mode
+from fluidjax.execution.runs.mode import interpret_mode
 from tests.executor.conftest import ragged
 
 layers = fluid.layers

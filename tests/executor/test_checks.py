@@ -7,7 +7,7 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax.execution.mode import interpret_mode
+from fluidjax.execution.runs.mode import interpret_mode
 from tests.executor.conftest import Net, ragged
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from fluidjax.execution import emitting
+from fluidjax.execution.executables import emitting
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")

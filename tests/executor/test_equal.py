@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import whole
-from fluidjax.execution.equal import fates, proven
-from fluidjax.execution.prepared import compilations
-from fluidjax.execution.resident import ResidentState
+from fluidjax.execution.lasting.resident import ResidentState
+from fluidjax.execution.runs import whole
+from fluidjax.execution.runs.prepared import compilations
+from fluidjax.execution.steps.equal import fates, proven
 from fluidjax.framework import program_view
 from tests.executor.conftest import Net
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.fetched import FetchedArray, fetched
+from fluidjax.execution.scopes.fetched import FetchedArray, fetched
 
 F, D, P = "%f", "%d", "%5.2f%%"  # as scripts print
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.mode import interpret_mode
+from fluidjax.execution.runs.mode import interpret_mode
 from tests.executor.conftest import Net
 
 BACKEND_COMPILE = "/jax/core/compile/backend_compile_duration"

@@ -45,7 +45,7 @@ def test_a_fork_before_the_first_step_works():
 
 BESIDE = """
 import threading
-from fluidjax.execution import background
+from fluidjax.execution.executables import background
 begun, go = threading.Event(), threading.Event()
 background.submit(lambda: (begun.set(), go.wait()))
 begun.wait()

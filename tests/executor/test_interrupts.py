@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluidjax.execution import traceable
-from fluidjax.execution.resident import ResidentState
+from fluidjax.execution.lasting.resident import ResidentState
+from fluidjax.execution.steps import traceable
 from lowering.engine.interrupts import uninterrupted
 from tests.conftest import seed_of
 from tests.executor.conftest import Net

@@ -15,10 +15,10 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax.execution import background, draws, kept
-from fluidjax.execution.executable import Executable
-from fluidjax.execution.store import Store
-from lowering.engine import host_bits, host_kernels, random_bits
+from fluidjax.execution.executables import background, draws, kept
+from fluidjax.execution.executables.executable import Executable
+from fluidjax.execution.executables.store import Store
+from lowering.engine.draws import host_bits, host_kernels, random_bits
 from lowering.errors import InvalidArgumentError
 from lowering.program import PADDLE_2
 from tests.executor.conftest import ragged

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import kept_parts
-from fluidjax.execution.kept_parts import Part, apart, taken
+from fluidjax.execution.steps import kept_parts
+from fluidjax.execution.steps.kept_parts import Part, apart, taken
 
 WIDTH = 64
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.levels import compiler_options
+from fluidjax.execution.executables.levels import compiler_options
 
 SECOND = {"xla_backend_optimization_level": 2}
 SQUARE = np.eye(3, dtype=np.float32)

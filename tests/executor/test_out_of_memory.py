@@ -11,7 +11,7 @@ import resource
 import time
 import numpy as np
 import fluidjax as fluid
-from fluidjax.execution.executable import Executable
+from fluidjax.execution.executables.executable import Executable
 
 x = fluid.data("x", [None, 1], "float32")
 h = fluid.layers.fc(x, 1, bias_attr=False)

@@ -9,7 +9,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import profiler
-from fluidjax.execution import mode
+from fluidjax.execution.runs import mode
 
 X = np.ones((2, 3), "f4")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.recompilations import RecompilationWarning
+from fluidjax.execution.rooms.recompilations import RecompilationWarning
 
 layers = fluid.layers
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluidjax as fluid
-from fluidjax.execution import kept
-from fluidjax.execution.renaming import Renaming
-from fluidjax.execution.shared import Shared
+from fluidjax.execution.executables import kept
+from fluidjax.execution.executables.renaming import Renaming
+from fluidjax.execution.executables.shared import Shared
 from lowering.errors import InvalidArgumentError
 from lowering.program import BlockView, OpView, ProgramView, VarView
 from tests.executor.conftest import ragged

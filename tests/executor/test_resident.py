@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 from fluidjax.base.values import Resident
-from fluidjax.execution import whole
-from fluidjax.execution.buffers import Buffers, in_order, joined
-from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.runs import whole
+from fluidjax.execution.runs.prepared import Prepared
+from fluidjax.execution.steps.buffers import Buffers, in_order, joined
 from lowering.errors import LoweringError
 from tests.conftest import seed_of
 from tests.executor.conftest import Net

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.kept import keep_in
+from fluidjax.execution.executables.kept import keep_in
 from tests.executor.conftest import Net, ragged
 
 X = np.arange(6, dtype=np.float32).reshape(3, 2)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import kept
-from fluidjax.execution.prepared import compilations
-from fluidjax.execution.shared import Shared
+from fluidjax.execution.executables import kept
+from fluidjax.execution.executables.shared import Shared
+from fluidjax.execution.runs.prepared import compilations
 from lowering.errors import InvalidArgumentError
 
 layers = fluid.layers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import standing_rooms
+from fluidjax.execution.lasting import standing_rooms
 from tests.executor.conftest import Net, ragged
 
 # The first run compiles, the second settles, the third finds memory for its feeds; runs 1, 2, 4, 8 of a room are timed.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluidjax.execution.store import Store
+from fluidjax.execution.executables.store import Store
 
 KEY = "a" * 64
 
@@ -125,7 +125,7 @@ def test_clearing_deletes_what_killed_writers_left(store: Store) -> None:
 
 WRITER = """
 import sys
-from fluidjax.execution.store import Store
+from fluidjax.execution.executables.store import Store
 
 store = Store(sys.argv[1], bound=100_000)
 for i in range(60):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import traceable
+from fluidjax.execution.steps import traceable
 from tests.executor.test_interrupts import FEED, SHAPES, counting
 from tests.executor.test_resident import over, prepared_of
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import waiting
-from fluidjax.execution.compiled import CompiledOps
+from fluidjax.execution.executables import waiting
+from fluidjax.execution.steps.compiled import CompiledOps
 
 
 class Terminal(io.StringIO):

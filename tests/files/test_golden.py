@@ -11,10 +11,10 @@ import optax
 import pytest
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax import unique_name
 from fluidjax.export import from_jax, to_jax
 from fluidjax.files import pickles
+from fluidjax.proto import framework_pb2 as pb
 from tests.golden.recordings import folder
 from tests.golden.zoocase import ZooCase
 

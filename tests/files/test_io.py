@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.files.errors import FileFormatError, MismatchError, UnsafeNameError
 from fluidjax.files.scope_values import UninitializedVariableError
+from fluidjax.proto import framework_pb2 as pb
 from tests.files.conftest import VALUES, build, snapshot
 
 EXE = fluid.Executor()

@@ -3,8 +3,8 @@
 import pytest
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.base.enums import AttrType
+from fluidjax.proto import framework_pb2 as pb
 from tests.effort import at_most_calls
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework import scopes
 from fluidjax.framework.attrs import read_attr
+from fluidjax.proto import framework_pb2 as pb
 from tests.framework.cases import CASES
 
 RECORDED = Path(__file__).parent / "recorded.zip"

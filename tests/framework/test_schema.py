@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
+from fluidjax.proto import framework_pb2 as pb
 from lowering.program import OpView
 from tests.golden import recordings
 

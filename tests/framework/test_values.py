@@ -11,7 +11,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.core import EnforceNotMet, LoDTensor, LoDTensorArray, Scope, SelectedRows, VarDesc
-from fluidjax.execution.exchange import to_holder
+from fluidjax.execution.scopes.exchange import to_holder
 from lowering import LoDArray
 
 CPU = fluid.CPUPlace()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
+from fluidjax.proto import framework_pb2 as pb
 
 NUMBERS = (0, 1, -1, 2, 3, 7, 100, 2**31 - 1, -(2**31), 10**9)
 SIZES = (*NUMBERS, 2**40, 2**63 - 1, -(2**63))

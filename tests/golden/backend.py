@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.proto.framework_pb2 import ProgramDesc
 from lowering import LoDArray, RankTable, Runner, SelectedRows, StepScopes, TensorArray
 from tests.golden.oprunner import Backend
 from tests.golden.values import Rows, Table, Tensor, TensorList, Value

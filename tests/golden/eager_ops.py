@@ -12,7 +12,7 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax.base.mode import current_tracer
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from lowering import get_op
 from lowering.program import OpView
 from tests.golden.oprunner import judged_outputs

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import fluidjax as fluid
-from fluidjax.execution.exchange import to_holder
+from fluidjax.execution.scopes.exchange import to_holder
 from tests.golden.session import Session, value_of
 from tests.golden.values import Tensor, Value
 from tests.golden.zoocase import zoo_case, zoo_cases

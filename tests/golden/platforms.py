@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from fluidjax.execution.executable import Executable
-from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.executables.executable import Executable
+from fluidjax.execution.runs.prepared import Prepared
 from tests.golden.zoocase import ZooCase
 from tests.golden.zoorunner import Replay
 

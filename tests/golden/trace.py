@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax import framework_pb2
+from fluidjax.proto import framework_pb2
 from tests.golden.oprunner import intermediate_slots
 from tests.golden.session import Session
 from tests.golden.values import Rows, Tensor, TensorList, Value, Verdict

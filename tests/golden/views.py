@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax import framework_pb2 as pb
+from fluidjax.proto import framework_pb2 as pb
 from lowering.program import BlockView, OpView, ProgramView, VarView
 
 # OpDesc.Attr field by attribute type number.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import fluidjax as fluid
-from fluidjax.framework_pb2 import ProgramDesc, VarType
+from fluidjax.proto.framework_pb2 import ProgramDesc, VarType
 from tests.golden import known
 from tests.golden.session import Session, lod_tensor, value_of
 from tests.golden.trace import compare_step, perturbed
@@ -292,7 +292,7 @@ def rows_of(feed: dict[str, Value]) -> int:
 
 def accuracies(program: bytes) -> frozenset[str]:
     """The variables that accuracy ops write."""
-    from fluidjax import framework_pb2
+    from fluidjax.proto import framework_pb2
 
     desc = framework_pb2.ProgramDesc.FromString(program)
     ops = [op for block in desc.blocks for op in block.ops if op.type == "accuracy"]

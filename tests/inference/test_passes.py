@@ -11,10 +11,10 @@ import pytest
 import fluidjax as fluid
 import lowering
 from fluidjax import core
-from fluidjax import framework_pb2 as pb
 from fluidjax.core import AnalysisConfig, PaddleTensor, create_paddle_predictor
 from fluidjax.inference.passes import ALIASES, chosen
 from fluidjax.ir import PASSES
+from fluidjax.proto import framework_pb2 as pb
 
 X = np.linspace(-1, 1, 2 * 3 * 6 * 6, dtype="float32").reshape(2, 3, 6, 6)
 

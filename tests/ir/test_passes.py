@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
 from fluidjax.inference import passes
 from fluidjax.ir import PASSES, optimize
+from fluidjax.proto import framework_pb2 as pb
 from lowering.errors import AttrError
 from tests.golden.passes import TOLERANCE, Job
 from tests.golden.recordings import DATA

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import retry
-from fluidjax.execution.buckets import SMALLEST
-from fluidjax.execution.prepared import Prepared
+from fluidjax.execution.rooms.buckets import SMALLEST
+from fluidjax.execution.runs import retry
+from fluidjax.execution.runs.prepared import Prepared
 
 
 @dataclass

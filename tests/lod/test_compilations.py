@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fluidjax as fluid
-from fluidjax.execution.buckets import bucket
+from fluidjax.execution.rooms.buckets import bucket
 
 WIDTH = 4
 BATCHES, SEQUENCES, SHORTEST, LONGEST = 300, 32, 5, 100

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution import retry
-from fluidjax.execution.buckets import least_rows
+from fluidjax.execution.rooms.buckets import least_rows
+from fluidjax.execution.runs import retry
 
 from . import detection_nets
 

@@ -7,7 +7,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution import exchange
+from fluidjax.execution.scopes import exchange
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

@@ -14,10 +14,13 @@ from unittest import mock
 
 import numpy as np
 
-from fluidjax.execution import buckets, exchange, feed, retry
-from fluidjax.execution.buckets import bucket
-from fluidjax.execution.prepared import Prepared
-from fluidjax.framework_pb2 import ProgramDesc, VarType
+from fluidjax.execution.feeding import feed
+from fluidjax.execution.rooms import buckets
+from fluidjax.execution.rooms.buckets import bucket
+from fluidjax.execution.runs import retry
+from fluidjax.execution.runs.prepared import Prepared
+from fluidjax.execution.scopes import exchange
+from fluidjax.proto.framework_pb2 import ProgramDesc, VarType
 from lowering.program import GRAD
 from tests.golden.session import Session
 from tests.golden.values import Rows, Tensor, TensorList, Value

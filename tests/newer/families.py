@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from fluidjax import framework_pb2 as pb
+from fluidjax.proto import framework_pb2 as pb
 
 RECORDED = Path(__file__).with_name("families.json")
 

@@ -15,10 +15,10 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
 from fluidjax.framework import program_view
-from lowering.engine.validate import problems
+from fluidjax.proto import framework_pb2 as pb
+from lowering.engine.shapes.validate import problems
 from lowering.registry.newer import HINTS, NEUTRAL, NEUTRAL_ANYWHERE, is_known
 
 # Of no effect on what is computed here: what devices and processes share, and what a layer of the server knows.

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fluidjax as fluid
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework import program_view
-from lowering.engine.validate import problems
+from fluidjax.proto import framework_pb2 as pb
+from lowering.engine.shapes.validate import problems
 from tests.newer.test_recorded import recorded
 
 MODEL = Path(__file__).with_name("model") / "inference.pdmodel"
@@ -65,7 +65,7 @@ def test_attributes_of_any_newer_type_in_any_place(numbers, kind) -> None:
     if kind in ("SCALARS", "FLOAT64S") and not numbers:
         return  # an empty list is one of any type
     with pytest.raises(lowering.UnknownOpError, match="strides"):
-        lowering.engine.validate.validate(program_view(program))
+        lowering.engine.shapes.validate.validate(program_view(program))
 
 
 def test_versions_of_any_size() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from fluidjax import framework_pb2 as pb
 from fluidjax.command import cli
 from fluidjax.files.tensor import DenseValue, encode
 from fluidjax.paddle import inference, static
+from fluidjax.proto import framework_pb2 as pb
 from tests.newer.families import families
 
 FOLDER = Path(__file__).with_name("model")

@@ -11,7 +11,7 @@ import fluidjax as fluid
 import lowering
 from fluidjax.framework import program_view
 from fluidjax.ir import optimize
-from lowering.engine.validate import problems
+from lowering.engine.shapes.validate import problems
 
 X = np.array([-2, -1, -0.25, 0.5, 2, 8], "float32").reshape(1, 1, 2, 3)
 FILTER = np.array([[1, -0.5], [0.25, 2]], "float32").reshape(2, 2, 1, 1)

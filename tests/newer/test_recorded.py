@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.export import to_jax
+from fluidjax.proto import framework_pb2 as pb
 from tests.newer import store
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -112,7 +112,7 @@ def test_an_update_is_appended_without_tracing_it(monkeypatch: pytest.MonkeyPatc
     def traced(*args: object) -> None:
         raise AssertionError("traced")
 
-    monkeypatch.setattr(lowering.engine.infer, "_evaluate", traced)
+    monkeypatch.setattr(lowering.engine.shapes.infer, "_evaluate", traced)
     assert _append_sgd([3, 2]).block.var("w").shape == (3, 2)
     with pytest.raises(lowering.OpError, match="traced"):
         _append_sgd([3, 1])

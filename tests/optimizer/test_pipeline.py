@@ -12,7 +12,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.stages import Section, stages
+from fluidjax.execution.devices.stages import Section, stages
 from fluidjax.framework import program_view
 
 # Of each section the ops, as Paddle 1.8.5 deals them out.

@@ -13,7 +13,7 @@ import pytest
 import fluidjax as fluid
 import lowering
 from fluidjax import clip, framework, optimizer, regularizer, unique_name
-from fluidjax.framework_pb2 import ProgramDesc
+from fluidjax.proto.framework_pb2 import ProgramDesc
 from tests.backward.strip import LOSS_GRADIENT, Op, first_difference, loss_name, program_of, read_op, role
 from tests.golden.recordings import folder
 

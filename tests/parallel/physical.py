@@ -14,7 +14,7 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.allocator import keep_freed_memory
+from fluidjax.execution.executables.allocator import keep_freed_memory
 from tests.parallel import divided, pipelined, placed, staged
 from tests.parallel.nets import conv_bn, mlp, own_rates
 from tests.parallel.test_data_parallel import Training, assert_same

@@ -12,8 +12,8 @@ import numpy as np
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.pipeline import Stage
-from fluidjax.execution.seeds import resume
+from fluidjax.execution.devices.pipeline import Stage
+from fluidjax.execution.steps.seeds import resume
 
 
 class Line:

@@ -12,7 +12,7 @@ import numpy as np
 import fluidjax as fluid
 from fluidjax.base import places
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 

@@ -16,10 +16,10 @@ import pytest
 import fluidjax as fluid
 from examples import digits
 from examples.job import train
-from fluidjax.execution import copies, meeting
-from fluidjax.execution.compiled import CompiledOps
-from fluidjax.execution.prepared import compilations
-from fluidjax.execution.several import SeveralDevices
+from fluidjax.execution.devices import copies, meeting
+from fluidjax.execution.devices.several import SeveralDevices
+from fluidjax.execution.runs.prepared import compilations
+from fluidjax.execution.steps.compiled import CompiledOps
 from tests.executor.test_interrupts import Steps
 from tests.parallel.nets import lstm, mlp, mlp_network
 from tests.parallel.test_data_parallel import Training, assert_same

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluidjax.execution import coordinator, processes
+from fluidjax.execution.devices import coordinator, processes
 from tests.parallel.nets import looked_up
 from tests.ports import free_ports
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.execution.several import SeveralDevices
-from fluidjax.execution.staged import Staged
+from fluidjax.execution.devices.several import SeveralDevices
+from fluidjax.execution.devices.staged import Staged
 from tests.parallel.test_data_parallel import Training
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-import lowering.engine.infer
+import lowering.engine.shapes.infer
 from lowering.dtypes import FP32, FP64, INT64
-from lowering.engine.infer import by_probing
+from lowering.engine.shapes.infer import by_probing
 from lowering.program import OpView, VarView
 from lowering.registry import get_op
 
@@ -176,7 +176,7 @@ def _inferred(infer: Callable[..., Any], *arguments: Any) -> Any:
 def test_rules_say_what_a_trace_says(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, definition = random.Random(zlib.crc32(type.encode())), get_op(type)
     probed: list[Any] = []
-    monkeypatch.setattr("lowering.engine.infer_rules.by_probing", lambda *a: probed.append(a) or by_probing(*a))
+    monkeypatch.setattr("lowering.engine.shapes.infer_rules.by_probing", lambda *a: probed.append(a) or by_probing(*a))
     for _ in range(DRAWS):
         shapes, attrs = CASES[type](rng)
         dtypes = {slot: INT64 if slot in ("Label", "Ids") else rng.choice((FP32, FP32, FP64)) for slot in shapes}
@@ -200,7 +200,7 @@ def test_a_common_network_is_built_without_tracing(monkeypatch: pytest.MonkeyPat
     def traced(definition: Any, *rest: Any) -> None:
         raise AssertionError(f"traced {definition.type}")
 
-    monkeypatch.setattr(lowering.engine.infer, "_evaluate", traced)
+    monkeypatch.setattr(lowering.engine.shapes.infer, "_evaluate", traced)
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         words, label = fluid.data("words", [None, 7], "int64"), fluid.data("label", [None, 1], "int64")
         found = fluid.layers.layer_norm(fluid.embedding(words, [60, 5]), begin_norm_axis=2)

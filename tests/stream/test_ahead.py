@@ -10,9 +10,9 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution import background
-from fluidjax.execution.buckets import SMALLEST, first_places, operations_of_row
-from fluidjax.execution.dense import ChangingDims
+from fluidjax.execution.executables import background
+from fluidjax.execution.rooms.buckets import SMALLEST, first_places, operations_of_row
+from fluidjax.execution.rooms.dense import ChangingDims
 from fluidjax.framework import program_view
 from tests.stream.test_wide import B, D, Feed, Trained, histories, history, train
 

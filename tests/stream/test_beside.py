@@ -11,12 +11,12 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution import background
-from fluidjax.execution.buckets import finer, sum_of_others
-from fluidjax.execution.compiled import CompiledOps
-from fluidjax.execution.families import Room
-from fluidjax.execution.feed import Ragged
-from fluidjax.execution.tiers import Tiers, Visit
+from fluidjax.execution.executables import background
+from fluidjax.execution.feeding.feed import Ragged
+from fluidjax.execution.rooms.buckets import finer, sum_of_others
+from fluidjax.execution.rooms.families import Room
+from fluidjax.execution.rooms.tiers import Tiers, Visit
+from fluidjax.execution.steps.compiled import CompiledOps
 
 WORDS = 30
 

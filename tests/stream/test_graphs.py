@@ -10,7 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.dense import ChangingDims
+from fluidjax.execution.rooms.dense import ChangingDims
 from tests.stream.graphs import NETWORKS, Feed, classified, graph, graphs
 from tests.stream.test_wide import Trained, train
 

@@ -10,7 +10,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.feed import Feeder
+from fluidjax.execution.feeding.feed import Feeder
 from lowering.errors import OpError
 from tests.stream.test_wide import Trained, train
 

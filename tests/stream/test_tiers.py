@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluidjax.execution.buckets import bucket, finer
-from fluidjax.execution.families import Family, Room
-from fluidjax.execution.tiers import _SHARE, Tiers
+from fluidjax.execution.rooms.buckets import bucket, finer
+from fluidjax.execution.rooms.families import Family, Room
+from fluidjax.execution.rooms.tiers import _SHARE, Tiers
 
 
 class Costs(NamedTuple):

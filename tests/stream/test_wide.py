@@ -11,7 +11,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax import layers
-from fluidjax.execution.dense import ChangingDims
+from fluidjax.execution.rooms.dense import ChangingDims
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import fluidjax as fluid
-from fluidjax import framework_pb2 as pb
 from fluidjax.framework.attrs import read_attr
+from fluidjax.proto import framework_pb2 as pb
 from fluidjax.transpiler import ps_dispatcher
 from fluidjax.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
 

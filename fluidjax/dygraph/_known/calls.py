@@ -16,11 +16,11 @@ from fluidjax.base.mode import current_tracer
 from fluidjax.dygraph._known.making import Making, Start, Unrepeatable
 from fluidjax.dygraph._known.reads import PLAIN
 from fluidjax.dygraph._known.watch import Watch
-from fluidjax.eager.bodies import Body
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.repeated.bodies import Body
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.variables.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.learning import learn
 from fluidjax.eager.whole.looks import look
 from fluidjax.eager.whole.steps import Repeated

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax import unique_name
-from fluidjax.eager.bodies import Body
-from fluidjax.eager.inner import OUTSIDE, Inner, Result
+from fluidjax.eager.backward.tape import UNWANTED, OpNode
 from fluidjax.eager.numbers import Affine
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.stretches import Stretch, source_of
-from fluidjax.eager.tape import UNWANTED, OpNode
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.recorded.stretches import Stretch, source_of
+from fluidjax.eager.repeated.bodies import Body
+from fluidjax.eager.repeated.inner import OUTSIDE, Inner, Result
 from fluidjax.eager.values import KEY, Value
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 
 
 class Unrepeatable(Exception):

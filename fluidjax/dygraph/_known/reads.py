@@ -9,8 +9,8 @@ from typing import Any
 from fluidjax.base.enums import VarType
 from fluidjax.dygraph._known.guards import MISSING, Guards
 from fluidjax.dygraph.registered import Held, Registered
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.variables.varbase import ParamBase, VarBase
 
 PLAIN = (int, float, bool, str, type(None), VarType)
 DICTS = (dict, OrderedDict, Held)

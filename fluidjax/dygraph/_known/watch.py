@@ -18,7 +18,7 @@ from fluidjax.dygraph._known.guards import MISSING
 from fluidjax.dygraph._known.reading import Unreadable, watched
 from fluidjax.dygraph._known.reads import CONTAINERS, DICTS, PLAIN, Reads, of_layer
 from fluidjax.dygraph.registered import Registered
-from fluidjax.eager.varbase import ParamBase, VarBase
+from fluidjax.eager.variables.varbase import ParamBase, VarBase
 
 _OPERATORS: dict[str, tuple[Any, str]] = {
     "Add": (operator.add, "add"), "Sub": (operator.sub, "sub"), "Mult": (operator.mul, "mul"),

@@ -12,7 +12,7 @@ from fluidjax import unique_name
 from fluidjax.base.enums import to_var_type
 from fluidjax.base.mode import current_tracer, in_dygraph_mode, writing_for
 from fluidjax.dygraph.base import to_variable
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import (
     Parameter,
     Program,

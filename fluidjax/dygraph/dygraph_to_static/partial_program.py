@@ -16,13 +16,13 @@ from fluidjax.base.enums import VarType, is_floating, to_numpy_dtype
 from fluidjax.base.flags import flag
 from fluidjax.base.mode import current_tracer, tracer_guard
 from fluidjax.eager.ambient import eager
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.python_ops import record
-from fluidjax.eager.segments import RecordedStretch
+from fluidjax.eager.functions.python_ops import record
+from fluidjax.eager.functions.segments import RecordedStretch
+from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.values import Value
-from fluidjax.eager.varbase import VarBase
-from fluidjax.execution.executable import default_device
-from fluidjax.execution.seeds import next_seed
+from fluidjax.eager.variables.varbase import VarBase
+from fluidjax.execution.executables.executable import default_device
+from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.framework import Program, Variable, program_guard, program_view
 from fluidjax.layers.nn import elementwise_mul, reduce_sum
 from fluidjax.layers.tensor import assign
@@ -213,7 +213,7 @@ def _is_dense(var: Variable) -> bool:
 
 
 def _computed(var: VarBase) -> Any:
-    """What a variable holds; a vector in a buffer may stay there (see ``fluidjax.eager.packs``)."""
+    """What a variable holds; a vector in a buffer may stay there (see ``fluidjax.eager.sequences.packs``)."""
     value = var._value
     return var._array() if value is None else recorder.computed(value)
 

@@ -23,7 +23,7 @@ from fluidjax.dygraph.dygraph_to_static.building import (
     new_parameters,
 )
 from fluidjax.dygraph.dygraph_to_static.partial_program import PartialProgramLayer
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.executor import Executor, scope_guard
 from fluidjax.framework import Program, Variable
 from fluidjax.io import save_inference_model

@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.first.evaluator import Evaluator, Meter, TooLong, Unknown
-from fluidjax.execution.executable import default_device
+from fluidjax.execution.executables.executable import default_device
 
 _PRICE, _PRICE_OF_CALL = 0.01, 0.002  # seconds of compiling, and the addition per call
 _ARRAY = np.ndarray  # looking it up takes as long as a call

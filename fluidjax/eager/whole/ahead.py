@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.eager.packs import taken
+from fluidjax.eager.sequences.packs import taken
 from fluidjax.eager.values import Spec, Value
 
 _MISSES, _WORTH = 8, 3  # a step that was run ahead in vain so often, and a third as often as with success, no more is

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.eager.blocks import Whole
-from fluidjax.eager.packs import Buffer, Piece
+from fluidjax.eager.sequences.blocks import Whole
+from fluidjax.eager.sequences.packs import Buffer, Piece
 from fluidjax.eager.whole.fed import Fed
 from lowering.engine.x64 import with_x64
 

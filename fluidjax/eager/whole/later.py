@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluidjax.eager.bodies import Body
-from fluidjax.eager.passes import Gradient, Known, Visit
-from fluidjax.eager.points import Point
-from fluidjax.eager.tape import UNWANTED
+from fluidjax.eager.backward.tape import UNWANTED
+from fluidjax.eager.repeated.bodies import Body
+from fluidjax.eager.repeated.passes import Gradient, Known, Visit
+from fluidjax.eager.sequences.points import Point
 from fluidjax.eager.values import Spec
 from fluidjax.eager.whole.steps import Op
 

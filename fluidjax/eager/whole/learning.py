@@ -8,12 +8,12 @@ from typing import Any
 
 from fluidjax.base.enums import to_numpy_dtype
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.passes import Known
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.points import Point
-from fluidjax.eager.replay import Replay, Update
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.repeated.passes import Known
+from fluidjax.eager.repeated.replay import Replay, Update
+from fluidjax.eager.sequences.points import Point
 from fluidjax.eager.values import Spec, Value, cleared, is_plain
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.eager.whole.frames import Frame, frame_of
 from fluidjax.eager.whole.later import Later, Other
 from fluidjax.eager.whole.looks import Seen

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.alive import array_of, referenced
-from fluidjax.eager.packs import taken
-from fluidjax.eager.passes import Known
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.points import Point
+from fluidjax.eager.recorded.alive import array_of, referenced
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.repeated.passes import Known
+from fluidjax.eager.sequences.packs import taken
+from fluidjax.eager.sequences.points import Point
 from fluidjax.eager.values import Value
 from fluidjax.eager.whole.steps import MISSES, Repeated
 from lowering.engine.interrupts import uninterrupted

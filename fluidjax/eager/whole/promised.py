@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fluidjax.eager.demands import is_below
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.pending import Recorder, recorder
-from fluidjax.eager.replay import Replay
-from fluidjax.eager.sharing import Shared
+from fluidjax.eager.recorded.demands import is_below
+from fluidjax.eager.recorded.pending import Recorder, recorder
+from fluidjax.eager.repeated.replay import Replay
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.sharing import Shared
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.eager.whole.ahead import Ahead, missed, run_ahead
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.whole.running import Running

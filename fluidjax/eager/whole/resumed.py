@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.pending import LIMIT, recorder
+from fluidjax.eager.recorded.pending import LIMIT, recorder
 from fluidjax.eager.values import cleared
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 
 CALL, PASS, UPDATE = range(3)  # what came last
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from fluidjax.eager.alive import array_of
-from fluidjax.eager.packs import Piece, taken
-from fluidjax.eager.pending import LIMIT, Recorder, recorder
+from fluidjax.eager.recorded.alive import array_of
+from fluidjax.eager.recorded.pending import LIMIT, Recorder, recorder
+from fluidjax.eager.sequences.packs import Piece, taken
 from fluidjax.eager.values import Value
 from fluidjax.eager.whole.ahead import Ahead
 from fluidjax.eager.whole.fed import Fed

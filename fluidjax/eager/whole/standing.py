@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluidjax.eager.tape import Node
+from fluidjax.eager.backward.tape import Node
 from fluidjax.eager.values import Spec, Value
 
 

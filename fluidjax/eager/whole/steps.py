@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.eager.alive import to_device
-from fluidjax.eager.bodies import Body
-from fluidjax.eager.demands import is_below
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.replay import Replay
+from fluidjax.eager.recorded.alive import to_device
+from fluidjax.eager.recorded.demands import is_below
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.repeated.bodies import Body
+from fluidjax.eager.repeated.replay import Replay
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.promised import Promise
 

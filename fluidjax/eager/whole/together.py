@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.eager.kept import Member
-from fluidjax.eager.packs import is_whole, taken
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.kept import Member
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences.packs import is_whole, taken
 from fluidjax.eager.values import Spec, Value, cleared
 from fluidjax.eager.whole.frames import Layout, Slot
 

@@ -15,7 +15,7 @@ from typing import Any
 import fluidjax.dygraph  # noqa: F401  (it gives VarBase its operators)
 from fluidjax import layers
 from fluidjax.eager.ambient import eager
-from fluidjax.eager.varbase import VarBase
+from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Variable, default_main_program, guards, in_dygraph_mode
 
 __all__ = ["Tensor", "surface", "surfaces"]

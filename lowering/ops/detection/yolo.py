@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.errors import Misfit
 from lowering.ops import fitting
 from lowering.registry import op

@@ -39,7 +39,7 @@ def c_gen_nccl_id(
 def c_comm_init(x: Value, *, nranks: int, rank: int, ring_id: int = 0, ctx: Any):
     """Make this process rank ``rank`` of ``nranks`` in the ring identified by X.
 
-    All rings contain all processes, which ``fluidjax.execution.processes`` joins before the program runs.
+    All rings contain all processes, which ``fluidjax.execution.devices.processes`` joins before the program runs.
     """
     members = service("members")()
     if nranks != members:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowering.dtypes import INT64, LOD_TENSOR_ARRAY
 from lowering.engine.context import Context
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, SlotError
 from lowering.loops import arrays
 from lowering.loops.carried import known_int, scalar, zero_gradient

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, NeedsExact, SlotError
 from lowering.loops.branches import run_conditional, run_conditional_grad
 from lowering.loops.carried import known_int, same_structure, scalar, zero_gradient

@@ -6,7 +6,7 @@ The backward pass has written the gradient sub-block before it asks for these: `
 
 from __future__ import annotations
 
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.program import EMPTY, GRAD, OpSpec
 from lowering.registry import Block
 

@@ -10,7 +10,7 @@ import numpy as np
 from lowering.dtypes import INT64
 from lowering.engine.checks import needing
 from lowering.engine.context import Context
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops import ranks
 from lowering.loops.arrays import gradient_like

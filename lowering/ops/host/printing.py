@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from lowering.engine.context import Context
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.mesh import over_mesh
 from lowering.ops.flow.arrays import shape_like
 from lowering.program import OpSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.engine.grad_maker import GradMaker
+from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.engine.host import service
 from lowering.program import OpSpec
 from lowering.registry import op

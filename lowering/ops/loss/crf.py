@@ -183,7 +183,9 @@ def _transition_gradient(
     pairs = jnp.dot((before * inner / jnp.where(inner == 0, 1, total)).T, weighted) * w[2:]
     pairs = pairs - jnp.dot((stretch(tags, -1, tags.shape[0]) * inner).T, tags)
     ends = [jnp.sum(jnp.where(flag[:, None], d_x, 0), axis=0)[:, None] for flag in (c.first, c.last)]
-    return jnp.concatenate([*ends, pairs.T], axis=1).T  # along the last dim: see ``fluidjax.execution.levels``
+    return jnp.concatenate(
+        [*ends, pairs.T], axis=1
+    ).T  # along the last dim: see ``fluidjax.execution.executables.levels``
 
 
 def _best_tags(c: Chains, transition: Array) -> Array:

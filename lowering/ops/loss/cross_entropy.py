@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowering.engine.checks import Demand
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least, exp_at_least
 from lowering.ops.shared import no_elements, off_rows, transpose_of

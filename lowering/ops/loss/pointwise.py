@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.math.extrema import at_least
 from lowering.registry import WISE, Wise, op

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR, is_float
-from lowering.engine.infer_rules import by_rule, like
 from lowering.engine.pinned import pinned
+from lowering.engine.shapes.infer_rules import by_rule, like
 from lowering.errors import NeedsExact, SlotError
 from lowering.loops.arrays import alike, cleared
 from lowering.ops import fitting

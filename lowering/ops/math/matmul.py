@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.loops.contractions import contraction, over_rows
 from lowering.ops import fitting
 from lowering.ops.shared import transpose_of

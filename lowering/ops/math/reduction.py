@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.engine.infer_rules import Out, by_rule
 from lowering.engine.pinned import pinned
+from lowering.engine.shapes.infer_rules import Out, by_rule
 from lowering.program import PADDLE_2
 from lowering.registry import MASKED, OpDef, op
 from lowering.values import LoDArray, Meta, row_mask

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowering.engine.infer_rules import like
+from lowering.engine.shapes.infer_rules import like
 from lowering.ops.sparse import on_values
 from lowering.program import PADDLE_2, OpSpec
 from lowering.registry import WISE, Value, op

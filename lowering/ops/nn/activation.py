@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.infer_rules import by_rule, like
+from lowering.engine.shapes.infer_rules import by_rule, like
 from lowering.ops.math.extrema import at_least, at_most, exp_at_least
 from lowering.ops.shared import off_rows
 from lowering.program import PADDLE_2

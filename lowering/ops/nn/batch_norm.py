@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops.math.extrema import at_least
 from lowering.registry import MASKED, op
 from lowering.values import LoDArray, Wide, row_mask

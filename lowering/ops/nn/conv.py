@@ -7,7 +7,7 @@ add a bias with elementwise_add.
 
 import jax.numpy as jnp
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops.nn import conv_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv_kernels import Geometry

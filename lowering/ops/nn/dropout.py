@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from lowering.dtypes import UINT8
-from lowering.engine.infer_rules import Out, by_rule
-from lowering.engine.random_bits import Placed, bits
+from lowering.engine.draws.random_bits import Placed, bits
+from lowering.engine.shapes.infer_rules import Out, by_rule
 from lowering.registry import Wise, op
 
 

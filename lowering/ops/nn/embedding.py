@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.checks import Demand
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.registry import MASKED, Long, Value, Wise, op
 from lowering.values import LoDArray, Meta, SelectedRows, data_of

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.counts import RowSize, sizes_along, with_rows
+from lowering.engine.sizes.counts import RowSize, sizes_along, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import ints

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lowering.engine.counts import sizes_along
+from lowering.engine.sizes.counts import sizes_along
 from lowering.ops.nn.interpolate import (
     Taps,
     resize,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo, declared_product

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops.nn import pool_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.nn import windows

@@ -1,6 +1,6 @@
 """sync_batch_norm: the op that Paddle 2 writes for ``nn.SyncBatchNorm``, in training and in exported models.
 
-On one device it is batch_norm. On several, their batches are normalised as one: see ``lowering.engine.devices``.
+On one device it is batch_norm. On several, their batches are normalised as one: see ``lowering.engine.parallel.devices``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops import fitting
 from lowering.registry import WISE, op
 from lowering.values import Meta

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.engine import random_bits
 from lowering.engine.checks import Demand
+from lowering.engine.draws import random_bits
 from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo
 from lowering.registry import Wise, op

@@ -7,7 +7,7 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine.checks import Demand
-from lowering.engine.counts import with_rows
+from lowering.engine.sizes.counts import with_rows
 from lowering.ops.sequence import shapes
 from lowering.ops.shared import ints
 from lowering.ragged.rows import (

@@ -12,7 +12,7 @@ from lowering import symbols
 from lowering.dtypes import FP32, to_numpy
 from lowering.engine.call import FOLD_LIMIT
 from lowering.engine.checks import Demand
-from lowering.engine.counts import RowSize, shape_counts, sizes_of, with_rows
+from lowering.engine.sizes.counts import RowSize, shape_counts, sizes_of, with_rows
 from lowering.errors import NeedsExact
 from lowering.loops.carried import zero_gradient
 from lowering.ops import fitting

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import to_numpy
-from lowering.engine import random_bits
-from lowering.engine.counts import RowSize, sizes_along, with_rows
+from lowering.engine.draws import random_bits
+from lowering.engine.sizes.counts import RowSize, sizes_along, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import into_declared, outputs_like, shape_from

@@ -8,9 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine import multiples
-from lowering.engine.counts import RowSize, with_rows
-from lowering.engine.infer_rules import Out, by_rule
+from lowering.engine.shapes.infer_rules import Out, by_rule
+from lowering.engine.sizes import multiples
+from lowering.engine.sizes.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows

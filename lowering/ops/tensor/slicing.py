@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY
-from lowering.engine.counts import RowSize, sizes_of, with_rows
-from lowering.engine.infer_rules import by_rule
+from lowering.engine.shapes.infer_rules import by_rule
+from lowering.engine.sizes.counts import RowSize, sizes_of, with_rows
 from lowering.errors import Misfit, NeedsConcrete, NeedsExact, OpError
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of

@@ -10,7 +10,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import dygraph, layers
 from fluidjax.dygraph.dygraph_to_static.program_translator import convert_function_with_cache
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
 from tests.dygraph.to_static.helpers import same
 
 X = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 2.0], [4.0, 1.0, 1.0], [-2.0, 0.0, 3.0]], "float32")

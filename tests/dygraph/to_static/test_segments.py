@@ -11,9 +11,9 @@ import pytest
 import fluidjax as fluid
 from fluidjax import dygraph, layers
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.eager.packs import Buffer, Piece
-from fluidjax.eager.pending import recorder
-from fluidjax.eager.segments import RecordedStretch
+from fluidjax.eager.functions.segments import RecordedStretch
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences.packs import Buffer, Piece
 from fluidjax.eager.values import Value
 from fluidjax.framework import program_view
 from lowering.values import SelectedRows

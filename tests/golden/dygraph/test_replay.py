@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fluidjax.eager import blocks, chunks, jobs
-from fluidjax.eager.order import one_by_one
-from fluidjax.eager.packs import taken
-from fluidjax.eager.pending import recorder
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences import blocks, chunks, jobs
+from fluidjax.eager.sequences.order import one_by_one
+from fluidjax.eager.sequences.packs import taken
 from tests.dygraph.afresh import nothing_remembered
 from tests.golden.dygraph.compare import difference
 from tests.golden.dygraph.replay import CASES, names, problem

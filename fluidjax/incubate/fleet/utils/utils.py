@@ -16,11 +16,11 @@ from fluidjax.base.errors import explain
 from fluidjax.base.places import CPUPlace
 from fluidjax.executor import Executor
 from fluidjax.framework import Block, Program, Variable, program_guard
-from fluidjax.framework_pb2 import ProgramDesc
 from fluidjax.incubate.fleet.utils.saved_vars import feed_gen as feed_gen
 from fluidjax.incubate.fleet.utils.saved_vars import reader as reader
 from fluidjax.incubate.fleet.utils.saved_vars import try_saved
 from fluidjax.layers import data
+from fluidjax.proto.framework_pb2 import ProgramDesc
 
 __all__ = [
     "load_program", "save_program", "program_type_trans", "check_saved_vars_try_dump", "parse_program",

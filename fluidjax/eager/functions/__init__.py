@@ -1,0 +1,1 @@
+"""Ops that are Python functions or static programs."""

@@ -1,0 +1,1 @@
+"""Calls, backward passes and updates that come again, without their Python."""

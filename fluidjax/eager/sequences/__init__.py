@@ -1,0 +1,1 @@
+"""Sequences of ops that have occurred before, compiled as one block or in parts."""

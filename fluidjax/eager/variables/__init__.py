@@ -1,0 +1,1 @@
+"""The eager variable, its gradient, and what it shares memory with."""

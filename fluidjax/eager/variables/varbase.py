@@ -1,0 +1,417 @@
+"""VarBase: an eager variable, with a value and, if it takes part in training, a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fluidjax import framework, unique_name
+from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
+from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.mode import current_tracer
+from fluidjax.base.values import LoDTensor
+from fluidjax.eager import values
+from fluidjax.eager.backward.strategy import BackwardStrategy
+from fluidjax.eager.recorded.kept import Member
+from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences.points import Point
+from fluidjax.eager.values import UNKNOWN, Spec, Value
+from fluidjax.eager.variables.beneath import Beneath
+from fluidjax.eager.variables.gradients import Gradients
+from fluidjax.eager.variables.held import Holder
+from fluidjax.eager.variables.sharing import Shared
+from fluidjax.execution.scopes.fetched import FetchedArray
+from fluidjax.framework.direct import numbered
+from fluidjax.framework.guards import default_main_program
+from fluidjax.framework.variable import EagerParameter, EagerVariable
+from lowering.values import SelectedRows
+
+
+class VarBase(Beneath, Gradients, EagerVariable):
+    """A named value.
+
+    Args:
+        value: a NumPy array; None for no value yet.
+        place: its location; decided by XLA.
+        persistable: whether it is state.
+        zero_copy: accepted for compatibility; memory is never shared with `value`.
+        name: its name; generated if empty.
+    """
+
+    __slots__ = (
+        "__weakref__", "_copies", "_declared", "_grad", "_held", "_name", "_place", "_stop_gradient", "persistable",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        value: Any = None,
+        place: Any = None,
+        persistable: bool = False,
+        zero_copy: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._name: str | int | None = name or generated_name()
+        self.persistable, self._declared = persistable, UNKNOWN
+        self._held: Value | Shared | Member | None = None if value is None else values.value_of(value)
+        self._stop_gradient: bool | None = None
+        self._grad = None
+        self._place: Any = None
+
+    @staticmethod
+    def _of(name: str | int | None, value: Value | Shared | None, stop_gradient: bool | None = None) -> VarBase:
+        var = _new(VarBase)
+        var._name, var._held, var._stop_gradient = name, value, stop_gradient
+        var.persistable, var._grad, var._place, var._declared = False, None, None, UNKNOWN
+        return var
+
+    @staticmethod
+    def _temporary(ids: dict[str, int]) -> VarBase:
+        """A variable for a result, called ``tmp_N`` with the next number of `ids`."""
+        ids["tmp"] = (number := ids["tmp"]) + 1
+        return VarBase._of(number, None)
+
+    @property
+    def _value(self) -> Value | None:
+        held = self._held
+        return held if held is None or held.__class__ is Value else held.now()  # type: ignore[union-attr]
+
+    @_value.setter
+    def _value(self, value: Value | None) -> None:
+        held = self._held
+        found = value if held is None or held.__class__ is Value else held.becomes(value)  # type: ignore[union-attr]
+        if self._place is not None:
+            self._place[0].touched(self._place[1])
+        self._held = found
+
+    # What it is.
+
+    @property
+    def _spec(self) -> Spec:
+        held = self._held
+        return self._declared if held is None else held.spec
+
+    @property
+    def name(self) -> str:
+        """The name; made when it is asked for."""
+        if self._name.__class__ is not str:
+            self._name = unique_name.generate("tmp") if self._name is None else numbered(int(self._name))
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def shape(self) -> list[int]:
+        """The dimensions."""
+        return list(self._spec.shape)
+
+    @property
+    def dtype(self) -> VarType:
+        """The dtype."""
+        return self._spec.dtype
+
+    @property
+    def type(self) -> VarType:
+        """The type of variable: LOD_TENSOR, or SELECTED_ROWS for a sparse gradient."""
+        return self._spec.kind
+
+    @property
+    def stop_gradient(self) -> bool:
+        """Whether gradients are blocked."""
+        return self._stop_gradient is not False
+
+    @stop_gradient.setter
+    def stop_gradient(self, value: bool) -> None:
+        held = self._held
+        if held is not None and held.__class__ is not Value:  # what is known of the variable no longer holds
+            held.stopping(bool(value))  # type: ignore[union-attr]
+        if self._place is not None:
+            self._place[0].touched(self._place[1])
+        self._stop_gradient = bool(value)
+        if self._grad is not None and self._grad.__class__ is not Value:
+            self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]
+
+    @property
+    def block(self) -> Any:
+        """The global block of the default main program; ops appended to it run immediately."""
+        return default_main_program().global_block()
+
+    @property
+    def lod_level(self) -> int:
+        """The LoD level."""
+        return len(self.lod())
+
+    def lod(self) -> list[list[int]]:
+        """The LoD offsets; [] if there are none."""
+        return [] if self._value is None else values.lod_of(self._array())
+
+    # Values.
+
+    def _array(self) -> Any:
+        """The value, once computed. Raises EnforceNotMet if there is none."""
+        value = self._value
+        if value is None:
+            raise EnforceNotMet(
+                explain(
+                    f"variable {self.name} holds no value",
+                    "one that an op or set_value gave",
+                    "a variable that was only declared",
+                    "pass it as an op's output first, or call set_value",
+                )
+            )
+        return recorder.array_of(value)
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the value."""
+        array = self._array()
+        if isinstance(array, SelectedRows):
+            raise EnforceNotMet(
+                explain(
+                    f"numpy: variable {self.name} holds SelectedRows",
+                    "a dense value",
+                    "a sparse gradient",
+                    "call gradient() of its parameter, which gives (values, rows)",
+                )
+            )
+        return values.on_host(array).view(FetchedArray)
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value. Raises AssertionError unless shape and dtype are unchanged."""
+        array = value.numpy() if isinstance(value, VarBase) else value
+        if isinstance(array, LoDTensor):
+            array = np.array(array)
+        if not isinstance(array, np.ndarray):
+            raise AssertionError(
+                f"Variable {self.name}.set_value: expected a NumPy array, a variable or a LoDTensor, received "
+                f"{type(value).__name__}. Convert it with numpy.array."
+            )
+        if self._value is not None:
+            self._check_alike(array)
+        self._value = values.value_of(array)
+
+    def _check_alike(self, array: np.ndarray) -> None:
+        shape, dtype = self._spec.shape, to_numpy_dtype(self._spec.dtype)
+        if tuple(array.shape) != shape:
+            raise AssertionError(
+                f"Variable Shape not match, Variable [ {self.name} ] need tensor with shape {list(shape)} but load set "
+                f"tensor with shape {list(array.shape)}. Reshape the array."
+            )
+        if array.dtype != dtype:
+            raise AssertionError(
+                f"Variable dtype not match, Variable [ {self.name} ] need tensor with dtype {dtype} but load tensor "
+                f"with dtype {array.dtype}. Cast the array."
+            )
+
+    def value(self) -> Holder:
+        """Fluid's handle to the value: ``var.value().get_tensor()``."""
+        return Holder(self)
+
+    def detach(self) -> VarBase:
+        """A variable with the same value that blocks gradients."""
+        self._array()
+        return VarBase._of(self._name_of_copy(), self._value, True)
+
+    def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
+        return VarBase._of(self._name_of_copy(), self._value, self._stop_gradient)
+
+    def _name_of_copy(self) -> str:
+        """The name, and the number of copies made before this one."""
+        self._copies = getattr(self, "_copies", -1) + 1
+        return f"{self.name}{self._copies}"
+
+    # Gradients.
+
+    def backward(self, backward_strategy: Any = None, retain_graph: bool = False) -> None:
+        """Compute the gradients of this variable with respect to everything it depends on, replacing existing ones.
+
+        Args:
+            backward_strategy: a BackwardStrategy; affects the order of sums only.
+            retain_graph: whether backward may be called again.
+        """
+        if backward_strategy is not None and not isinstance(backward_strategy, BackwardStrategy):
+            raise TypeError(
+                f"backward: the first argument is {backward_strategy!r:.60}. Expected a BackwardStrategy or None. Pass "
+                "retain_graph by its name."
+            )
+        tracer = current_tracer()
+        if tracer is None:
+            raise AssertionError(
+                "backward: eager mode is off. Expected a call under fluid.dygraph.guard(). Call it inside the guard."
+            )
+        tracer.backward(self, backward_strategy, retain_graph)
+
+    # Python's own.
+
+    def __len__(self) -> int:
+        """The size of the first dimension."""
+        if not self._spec.shape:
+            raise IndexError(f"variable {self.name} is a scalar of shape [] and has no length. Reshape it to [1].")
+        return self._spec.shape[0]
+
+    def _one(self) -> Any:
+        shape = self._spec.shape
+        if int(np.prod(shape)) != 1:
+            raise AssertionError(
+                f"variable {self.name} of shape {list(shape)} is no single number. Expected one element. Reduce it, or "
+                "use numpy()."
+            )
+        return self.numpy().reshape(-1)[0]
+
+    def __bool__(self) -> bool:
+        """Whether the only element is greater than 0."""
+        return bool(self._one() > 0)
+
+    __nonzero__ = __bool__
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def __index__(self) -> int:
+        return int(self._one())
+
+    __hash__ = object.__hash__
+    __array_ufunc__ = None  # NumPy's scalars and arrays leave operators to the variable
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The value as an array, for ``numpy.array(x)``."""
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise TypeError(f"variable {self.name} cannot be copied deeply. Copy its value: to_variable(var.numpy()).")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"variable {self.name} cannot be pickled. Save its state with fluid.save_dygraph.")
+
+    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
+        """Name, dtype, shape and values, in Fluid's format."""
+        if self._value is None:
+            return f"name {self.name}, shape: {self.shape}, not inited"
+        return f"name {self.name}, dtype: {self.dtype} shape: {self.shape} {self.value().get_tensor()}"
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+
+def generated_name() -> str:
+    """The next name of a variable that is not an op's result, ``generated_var_N``."""
+    tracer = current_tracer()
+    return unique_name.generate("generated_var") if tracer is None else tracer.generate("generated_var")
+
+
+def recorded(
+    point: Point, node: Any, stop_gradient: bool | None, ids: dict[str, int]
+) -> tuple[list[VarBase], list[Value | None]]:
+    """(new variables, their values) for the op that leads to a point: ``record``, and a variable for each output.
+
+    Args:
+        node: the tape's node for the op, None if there is none.
+        stop_gradient: of the variables.
+        ids: supplies their numbers.
+    """
+    serial, outputs, code, name, k = recorder.serial, recorder.outputs, point.first, ids["tmp"], 0
+    variables: list[VarBase] = []
+    results: list[Value | None] = []
+    for spec in point.outs:
+        value = None
+        if spec is not None:
+            value = _new(Value)
+            value.array, value.spec, value.serial, value.index = None, spec, serial, code
+            outputs[code] = value
+        var = _new(VarBase)
+        var._name, var._held, var._stop_gradient, var._grad = name + k, value, stop_gradient, None
+        var._place, var.persistable, var._declared = None if node is None else (node, k), False, UNKNOWN
+        results.append(value)
+        variables.append(var)
+        code += 1
+        k += 1  # noqa: SIM113 (enumerate takes longer)
+    ids["tmp"] = name + k
+    recorder.point = point
+    return variables, results
+
+
+_new: Any = object.__new__
+
+
+def gradient_of(var: VarBase, grad: Any, create: bool) -> VarBase:
+    """The gradient of a variable as a variable named after it; `create`: whether gradients flow through it."""
+    if not isinstance(grad, VarBase):
+        return VarBase._of(var._grad_name(), grad, not create)
+    if grad._name is None:
+        grad._name = var._grad_name()
+    return grad
+
+
+class ParamBase(VarBase, EagerParameter):
+    """A parameter: a persistable variable updated by training.
+
+    Args:
+        shape: dimensions, all positive.
+        dtype: its dtype.
+        name: generated if None.
+        trainable: whether optimizers update it.
+        optimize_attr: optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
+        regularizer: its own regularizer, which overrides the optimizer's.
+        do_model_average: whether ModelAverage includes it.
+
+    Raises ValueError if the shape or dtype is missing or a dimension is not positive.
+    """
+
+    def __init__(self, shape: Any, dtype: Any, **kwargs: Any) -> None:
+        if shape is None or not len(shape):
+            raise ValueError("The shape of Parameter should not be None or empty. Give all dimensions.")
+        if dtype is None:
+            raise ValueError("The dtype of Parameter should not be None. Give it, for instance 'float32'.")
+        for size in shape:
+            if int(size) <= 0:
+                raise ValueError(
+                    f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got "
+                    f"{list(shape)}. Give the layer sizes that are known."
+                )
+        super().__init__(persistable=True, name=kwargs.get("name") or unique_name.generate("_eager_param_base"))
+        self._declared = Spec.of(tuple(int(n) for n in shape), to_var_type(dtype))
+        self.trainable = kwargs.get("trainable", True)
+        self.optimize_attr = kwargs.get("optimize_attr", {"learning_rate": 1.0})
+        self.regularizer = kwargs.get("regularizer")
+        self.do_model_average = kwargs.get("do_model_average")
+        self.is_distributed = False
+        self._stop_gradient = False
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:  # type: ignore[override]
+        """As for a variable; Fluid requires the first argument here."""
+        return super().to_string(throw_on_error, with_details)
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    __repr__ = __str__
+
+
+def varbase_creator(
+    type: VarType | None = VarType.LOD_TENSOR,
+    name: str | None = None,
+    shape: Any = None,
+    dtype: Any = None,
+    persistable: bool | None = None,
+    **kwargs: Any,
+) -> VarBase:
+    """A variable without a value, for an op to write to.
+
+    Args:
+        name: its name; generated if None.
+        type, shape, dtype: reported until then; LOD_TENSOR, [] and float32 if None.
+        persistable: whether it is state.
+        kwargs: accepted for compatibility with Fluid.
+    """
+    var = VarBase(name=name, persistable=bool(persistable))
+    sizes, element = tuple(int(n) for n in shape or ()), VarType.FP32 if dtype is None else to_var_type(dtype)
+    var._declared = Spec.of(sizes, element, VarType(type or VarType.LOD_TENSOR))
+    return var
+
+
+framework.ParamBase = ParamBase
+framework._varbase_creator = varbase_creator

@@ -1,0 +1,1 @@
+"""Runs over several devices, processes or stages."""

@@ -1,0 +1,307 @@
+"""Runs of a program on several devices: what each is fed, the program for all of them, and what they fetch.
+
+Where there are as many physical devices, and their shares are alike, each runs the program that
+``lowering.engine.parallel.spread`` makes, all at once; where shares differ, the stages that ``lowering.engine.parallel.staged`` makes.
+Else ``lowering.engine.parallel.replicas`` writes the program out for all devices; it runs like any other. What devices keep for
+themselves between runs, such as running statistics, is in a scope inside the one that is run over, and device 0's is in
+that one itself; so the kind of run may change from batch to batch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.scope import Scope
+from fluidjax.base.values import LoDTensor
+from fluidjax.execution.devices.processes import processes
+from fluidjax.execution.devices.shares import Feed, merged, shares, split
+from fluidjax.execution.devices.staged import Staged
+from fluidjax.execution.feeding.feed_checks import checked
+from fluidjax.execution.scopes.state import NothingToFetch, gather_values
+from fluidjax.execution.scopes.writer import make, write_back
+from fluidjax.execution.steps.mesh import Spread
+from fluidjax.framework import Program, program_view
+from fluidjax.framework.distributed_table import divided_parameters
+from lowering.engine.parallel.devices import Devices
+from lowering.engine.parallel.replicas import Replicated, replicate
+from lowering.engine.parallel.spread import SpreadProgram, spread
+from lowering.engine.parallel.staged import stage, stageable
+from lowering.program import VarView
+
+
+class Facts(NamedTuple):
+    """A program's persistable variables (outermost block), whether it has a backward pass, what is divided, and whether
+    it can run in stages.
+    """
+
+    persistable: frozenset[str]
+    trains: bool
+    divided: frozenset[str]
+    stageable: bool
+
+
+class SeveralDevices:
+    """How one program is run on several devices over one scope.
+
+    Args:
+        program: what is run (also an attribute).
+        devices: how many there are, and what happens between them.
+        scope: where the variables of device 0 are.
+        local: where those of the others are; default a scope of its own.
+        physical: physical devices, the executor's first.
+        dry: whether runs compute nothing, and only feeds and the names of fetches are looked at.
+        iterations: how many steps a run is.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        devices: Devices,
+        scope: Scope,
+        local: Scope | None = None,
+        physical: Sequence[jax.Device] = (),
+        *,
+        dry: bool = False,
+        iterations: int = 1,
+    ):
+        self.dry = dry
+        self.unfetched = range(iterations - 1)  # the steps of a run before its last one
+        self.scope = scope
+        self._physical = tuple(physical)
+        self.local = local if local is not None else scope.new_scope()
+        self.devices = devices
+        self._agreed = devices.processes == 1
+        self.program = program
+        self._written: dict[Any, Written | Staged] = {}
+        self._together: set[Any] = set()  # programs that have to be written out for one device
+        self._known: tuple[Any, Facts] | None = None
+        self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
+        self._dropped = True
+
+    def shares(self, feed: Any) -> list[Feed]:
+        """What each device is fed; see ``shares.shares``. Programs without a backward pass may leave devices idle."""
+        self._dropped = False
+        facts = self._facts()
+        found = shares(feed, self.devices.count, facts.persistable, partial=not facts.trains)
+        for name in {name: None for part in found for name in part}:
+            self.program.global_block().var(name)
+        return self._completed(found, facts.persistable)
+
+    def _completed(self, parts: list[Feed], persistable: frozenset[str]) -> list[Feed]:
+        """The feeds, where a device that lacks a persistable variable keeps what it was fed last."""
+        names, stays = {name: None for part in parts for name in part}, self._stays[: len(parts)]
+        for part, held in zip(parts, stays, strict=True):
+            held.update((name, part[name]) for name in persistable & part.keys())
+        return [{name: _fed(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)]
+
+    def nothing(self, parts: Sequence[Feed], fetches: Sequence[str], return_numpy: bool, *, merge: bool) -> list[Any]:
+        """What a dry run fetches: None or empty tensors, or of each device nothing.
+
+        Raises what ``feed.checked`` does for a share, and NothingToFetch for names that the program does not declare.
+        """
+        declared = program_view(self.program).blocks[0].vars
+        for name, value in (item for part in parts for item in part.items()):
+            checked(declared[name], np.asarray(value), ragged=isinstance(value, LoDTensor) and bool(value.lod()))
+        for name in fetches:
+            if name not in declared:
+                raise NothingToFetch(name, declared)
+        return [([] if not merge else None if return_numpy else LoDTensor()) for _ in fetches]
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program has a backward pass; else devices may be idle."""
+        return self._facts().trains
+
+    def drop_local_exe_scopes(self) -> None:
+        """Release what runs have kept: nothing, here."""
+        self._dropped = True
+
+    def _need_create_local_exe_scopes(self) -> bool:
+        """Whether no run has come since the last drop, or none at all."""
+        return self._dropped
+
+    def device_count(self) -> int:
+        """How many devices there are."""
+        return self.devices.count
+
+    def _facts(self) -> Facts:
+        token = self.program._version_token()
+        if self._known is None or self._known[0] != token:
+            view = program_view(self.program)
+            held = frozenset(v.name for v in view.blocks[0].vars.values() if v.persistable)
+            trains = any(op.is_backward for block in view.blocks for op in block.ops)
+            self._known = token, Facts(held, trains, divided_parameters(self.program), stageable(view, self.devices))
+        return self._known[1]
+
+    def written(self, parts: Sequence[Feed], *, together: bool = False) -> Written | Staged:
+        """The program for the devices that have something to do; ``together``: written for one physical device."""
+        same = {n for n in self._facts().persistable & parts[0].keys() if all(p[n] is parts[0][n] for p in parts)}
+        fed = frozenset(parts[0].keys() - same)
+        version = self.program._version_token()
+        if not self._agreed:
+            self._agree()
+        way = "together" if together or version in self._together else self._way(parts, fed)
+        key = version, len(parts), fed, way
+        found = self._written.get(key)
+        if found is None:
+            found = self._written[key] = self._write(len(parts), fed, way)
+            self._share_out(found.state())
+        for other in self._written.values():
+            if other is not found and isinstance(other, Staged):
+                other.drop_copies()
+        return found
+
+    def _write(self, count: int, fed: frozenset[str], way: str) -> Written | Staged:
+        devices, view = replace(self.devices, count=count), program_view(self.program)
+        if way == "together":
+            return Written(replicate(view, devices, fed), None)
+        if way == "staged":
+            return Staged(self._physical[:count], self.program, stage(view, devices, fed))
+        program = spread(view, devices, fed, self._facts().divided)
+        _tell_whole(self._facts().divided - program.parts.keys(), count)
+        return Written(program, Spread(self._physical[:count], program, fed), view.blocks[0].vars)
+
+    def _way(self, parts: Sequence[Feed], fed: frozenset[str]) -> str:
+        """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
+        if not 1 < len(parts) <= len(self._physical):
+            return "together"
+        if all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed):
+            return "spread"
+        return "staged" if self._facts().stageable else "together"
+
+    def _agree(self) -> None:
+        """Make all processes start from the first one's values."""
+        joined = processes()
+        assert joined is not None
+        with self.scope._lock:
+            held = gather_values(self.scope, sorted(self._facts().persistable), exact=True)
+            plain = {n: v for n, v in held.items() if isinstance(v, (jax.Array, np.ndarray))}
+            write_back(self.scope, dict(zip(plain, joined.firsts(list(plain.values())), strict=True)))
+        self._agreed = True
+
+    def write_together(self) -> None:
+        """From now on, write this version of the program out for one physical device."""
+        self._together.add(self.program._version_token())
+
+    def _share_out(self, state: dict[str, list[str]]) -> None:
+        """Let each device have its own copy of what device 0 holds, unless it has one."""
+        with self.scope._lock:
+            values = gather_values(self.scope, state, exact=True)
+            missing = {n: [c for c in copies if self.local.find_local_var(c) is None] for n, copies in state.items()}
+            make(self.local, [c for copies in missing.values() for c in copies])
+            write_back(self.local, {c: _copied(values[n]) for n in values for c in missing[n]})
+
+
+class Written:
+    """A program written for several devices: all of them for one physical device, or spread over as many.
+
+    Args:
+        program: the program.
+        spread: over which physical devices.
+        declared: the variables that a share is fed to, where it is one device's part of an array.
+    """
+
+    def __init__(
+        self,
+        program: Replicated | SpreadProgram,
+        spread: Spread | None,
+        declared: Mapping[str, VarView] = MappingProxyType({}),
+    ):
+        self._program = program
+        self._declared = declared
+        self.view = program.program
+        self.state = program.state
+        self.spread = spread
+
+    def feed(self, parts: Sequence[Feed]) -> Feed:
+        """The program's feed. Raises what ``feed.checked`` does for a share."""
+        if self.spread is not None:
+            for name in parts[0].keys() & self._program.own:
+                checked(self._declared[name], np.asarray(parts[0][name]))
+            return {name: _joined([p[name] for p in parts], self._program.own, name) for name in parts[0]}
+        found: Feed = {}
+        for name in parts[0]:
+            found.update(zip(self._program.names(name), (p[name] for p in parts), strict=True))
+        return found
+
+    def first(self, name: str, value: Any) -> Any:
+        """The first device's share of what is fed under a name."""
+        apart = isinstance(self._program, SpreadProgram) and name in self._program.own
+        return split(value, self._program.count)[0] if apart else value
+
+    def fetches(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The names that the program fetches, each once."""
+        return tuple(dict.fromkeys(n for name in names for n in self._program.names(name)))
+
+    def results(self, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
+        """For each fetch the values of all devices, joined or as a list."""
+        return [self._result(name, found, merge) for name in names]
+
+    def _result(self, name: str, found: dict[str, Any], merge: bool) -> Any:
+        program = self._program
+        names = program.names(name)
+        if isinstance(program, SpreadProgram) and len(names) < program.count:
+            if merge and program.divided(name):
+                return found[name]
+            values = split(found[name], program.count) if program.divided(name) else [found[name]] * program.count
+        else:
+            values = [found[n] for n in names]
+        return merged(values, name) if merge else values
+
+
+def _tell_whole(names: Collection[str], count: int) -> None:
+    """Warn of parameters that were to be divided and are not."""
+    if names:
+        warnings.warn(
+            f"is_distributed: {', '.join(sorted(names))} cannot be divided among {count} devices: expected matrices"
+            f" that no loop or branch reads, of a multiple of {count} rows (tables that ids look up) or columns (what"
+            " products multiply by). Each device has the whole; change the sizes",
+            stacklevel=2,
+        )
+
+
+def _fed(part: Feed, held: Feed, name: str) -> Any:
+    """What a device is fed of a variable that another device is fed."""
+    if name not in part and name not in held:
+        raise EnforceNotMet(
+            f"Executor.run: feed {name!r}: expected a value for each device, received none for one of them; give each"
+            " dict of the list the same names"
+        )
+    return part.get(name, held.get(name))
+
+
+def _form(value: Any) -> Any:
+    """What shares of one form have in common; None for anything but a plain array."""
+    if isinstance(value, LoDTensor):
+        value = None if value.lod() else value._value
+    return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
+
+
+def _joined(parts: Sequence[Any], own: Collection[str], name: str) -> Any:
+    """The shares of all devices joined; where they were cut from one array, that array."""
+    if name not in own:
+        return parts[0]
+    arrays = [np.asarray(p) for p in parts]
+    whole = arrays[0].base
+    if isinstance(whole, np.ndarray) and whole.shape == (len(parts) * len(arrays[0]), *arrays[0].shape[1:]):
+        starts = [whole[i * len(arrays[0]) :] for i in range(len(parts))]
+        if all(_same_start(a, b) for a, b in zip(arrays, starts, strict=True)):
+            return whole
+    return np.concatenate(arrays)
+
+
+def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
+    facts = one.__array_interface__, other.__array_interface__
+    return all(facts[0][key] == facts[1][key] for key in ("data", "strides", "typestr"))
+
+
+def _copied(value: Any) -> Any:
+    return jax.tree_util.tree_map(lambda leaf: np.array(leaf, copy=True), value)

@@ -1,0 +1,76 @@
+"""Ragged feeds in memory that stays: for each room that their rows are padded to, a step and memory of that size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fluidjax.base.lod import lod_fault
+from fluidjax.base.values import LoDTensor
+from fluidjax.execution.feeding.feed import Ragged
+from fluidjax.execution.lasting.in_place import MOST
+from fluidjax.execution.lasting.standing import Standing
+from fluidjax.execution.rooms.families import Room, Sizes
+from fluidjax.execution.rooms.tiers import Visit
+from lowering.values import LoDArray
+
+if TYPE_CHECKING:
+    from fluidjax.execution.runs.beside import Beside
+
+
+class Rooms:
+    """Where batches of one family stand.
+
+    Args:
+        visit: the visit of one of them.
+        names, feed, values: what was fed under which names, and what was made of it.
+
+    Attributes:
+        family: what the batches have in common.
+        possible: whether they may stand: all feeds are arrays as they were fed, or rows on the host with room for more.
+        standing: the steps, each with memory for its feeds, by room; None where there is none for them.
+        left: bytes of memory that further rooms may take.
+    """
+
+    def __init__(self, visit: Visit, names: Sequence[str], feed: Mapping[str, Any], values: Sequence[Any]):
+        self.family = visit.family
+        self.standing: dict[Room, Standing | None] = {}
+        self.left = MOST
+        padded = {n: v for n, v in zip(names, values, strict=True) if type(v) is LoDArray and v.padded}
+        found = [(name, _rows(feed[name], ranked=bool(value.longest))) for name, value in padded.items()]
+        self._ragged = tuple((name, rows.alike, rows.ranked) for name, rows in found if rows is not None)
+        as_fed = all(value is feed[name] for name, value in zip(names, values, strict=True) if name not in padded)
+        self.possible = as_fed and _sizes([rows for _, rows in found if rows is not None]) == visit.sizes
+
+    def add(self, room: Room, standing: Standing | None) -> None:
+        """Let batches in ``room`` stand there."""
+        self.standing[room] = standing
+        self.left -= 0 if standing is None else standing.bytes
+
+    def visit(self, feed: Mapping[str, Any], beside: Beside) -> Visit | None:
+        """The visit of a batch like those before, as far as its ragged feeds tell; None for any other."""
+        if not self.possible:
+            return None
+        found = []
+        for name, alike, ranked in self._ragged:
+            rows = _rows(feed[name], ranked=ranked)
+            if rows is None or rows.alike != alike:
+                return None
+            found.append(rows)
+        return beside.again(self.family, _sizes(found))
+
+
+def _sizes(ragged: Sequence[Ragged]) -> Sizes:
+    return tuple(n for rows in ragged for n in rows.sizes())
+
+
+def _rows(fed: Any, *, ranked: bool) -> Ragged | None:
+    """What is fed as rows of sequences on the host; None if it is something else, or if its LoD does not fit."""
+    if type(fed) is not LoDTensor or not fed._lod:
+        return None
+    data = fed._value
+    if type(data) is not np.ndarray or lod_fault(fed._lod, len(data)) is not None:
+        return None
+    return Ragged(data, fed._lod, ranked)

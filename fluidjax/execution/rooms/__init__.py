@@ -1,0 +1,1 @@
+"""How much room batches of changing sizes get: few executables serve many sizes."""

@@ -1,0 +1,1 @@
+"""Between a Scope and a run: values gathered, converted, and written back at one place."""

@@ -1,0 +1,1 @@
+"""Random numbers: one stream of bits, computed by XLA, by NumPy or by kernels of the host."""

@@ -1,0 +1,1 @@
+"""Which ops compute the gradient of an op, to any order."""

@@ -1,0 +1,1 @@
+"""A program as that of several devices: what each computes, and what they sum."""

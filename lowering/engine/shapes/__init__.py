@@ -1,0 +1,1 @@
+"""What is known of a program before anything runs: shapes, types, and whether it is valid."""
