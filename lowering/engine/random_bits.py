@@ -23,6 +23,7 @@ import numpy as np
 
 from lowering.engine import host_bits, host_kernels
 from lowering.engine.counts import RowSize
+from lowering.engine.host_arrays import to_device
 from lowering.extend import extend
 from lowering.machine import processors
 from lowering.symbols import is_symbol
@@ -114,7 +115,7 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
         if dtype == np.float32 and kernel in _ON_HOST:
             drawn = _draw_on_host(_ON_HOST[kernel], key, size, given)
             # A device that used NumPy's memory directly could not write the first step's parameters there.
-            return jax.device_put(drawn.reshape(shape), may_alias=False)
+            return to_device(drawn.reshape(shape), copy=True)
         key = device_key(key)
 
     def chunk(i: Any) -> Any:
