@@ -292,6 +292,7 @@ def _processor() -> Iterator[str]:
 
 def _settings() -> Hashable:
     device = default_device()
-    names = (n for n in sorted(jax.config.values) if not any(word in n for word in _IRRELEVANT))
-    settings = ((n, getattr(jax.config, n, jax.config.values[n])) for n in names)
+    given = sorted(jax.config.values.items())  # a new dict in each look
+    kept = ((n, value) for n, value in given if not any(word in n for word in _IRRELEVANT))
+    settings = ((n, getattr(jax.config, n, value)) for n, value in kept)
     return (device.platform, device.device_kind, device.id, device.client.platform_version), tuple(settings)
