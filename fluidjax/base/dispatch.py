@@ -7,6 +7,8 @@ import os
 import jax
 from jax._src.xla_bridge import backends_are_initialized
 
+from fluidjax.base.signals import take_on_a_stack_of_their_own
+
 _in_time = False
 
 
@@ -20,6 +22,7 @@ def compute_in_the_calling_thread() -> bool:
     JAX_CPU_ENABLE_ASYNC_DISPATCH.
     """
     global _in_time
+    take_on_a_stack_of_their_own()  # a handler may be called in the midst of a step from now on
     if "JAX_CPU_ENABLE_ASYNC_DISPATCH" in os.environ:
         return False
     _in_time = _in_time or not backends_are_initialized()

@@ -15,6 +15,7 @@ import jax
 from fluidjax.base.dispatch import compute_in_the_calling_thread
 from fluidjax.base.errors import explain
 from fluidjax.base.pool import may_accelerate, reserve
+from fluidjax.base.signals import local_devices
 
 
 @functools.cache
@@ -22,7 +23,7 @@ def _accelerators() -> tuple:
     if not may_accelerate():
         return ()
     compute_in_the_calling_thread()  # scripts ask for accelerators before anything else, which starts XLA
-    return tuple(device for device in jax.local_devices() if device.platform != "cpu")
+    return tuple(device for device in local_devices() if device.platform != "cpu")
 
 
 def default_place() -> Place:
@@ -94,7 +95,7 @@ class CPUPlace(Place):
     """
 
     def _jax_device(self) -> jax.Device:
-        return jax.local_devices(backend="cpu")[0]
+        return local_devices("cpu")[0]
 
     def __repr__(self) -> str:
         return "CPUPlace"
@@ -148,7 +149,7 @@ class CUDAPinnedPlace(Place):
             )
 
     def _jax_device(self) -> jax.Device:
-        return jax.local_devices(backend="cpu")[0]
+        return local_devices("cpu")[0]
 
     def __repr__(self) -> str:
         return "CUDAPinnedPlace"
@@ -163,7 +164,7 @@ def physical_devices(places: Sequence[Place]) -> list[jax.Device]:
     """One jax device per place; empty if there are not enough."""
     devices = [place._jax_device() for place in places]
     if len(places) > 1 and len(set(devices)) == 1 and places[0].is_cpu_place():
-        devices = jax.local_devices(backend="cpu")[: len(places)]
+        devices = local_devices("cpu")[: len(places)]
     return devices if len(set(devices)) == len(places) else []
 
 

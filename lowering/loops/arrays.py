@@ -98,7 +98,7 @@ def put(
     taken = array.taken
     if add:
         # Only the write below uses this read, so it cannot be fused into the write of another buffer.
-        value = value if once else add_values(_untaken(array, fixed_element(array.buffer, where), where), value)
+        value = value if once else add_values(_untaken(array, plain_element(array.buffer, where), where), value)
         taken = None if taken is None else _flagged(taken, where, False)
     buffer = jax.tree_util.tree_map(
         lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), where, 0),
@@ -152,15 +152,15 @@ def element_at(buffer: Any, where: Any) -> Any:
     return jax.lax.cond(where >= 0, read, lambda _: zeros(element_template(buffer)), None)
 
 
-def fixed_element(buffer: Any, where: Any) -> Any:
-    """Element ``where`` of a stacked buffer that is a loop invariant: the read may be fused into its users."""
+def plain_element(buffer: Any, where: Any) -> Any:
+    """Element ``where`` of a stacked buffer that is a loop invariant, or one for products: users may fuse the read."""
     return jax.tree_util.tree_map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, where, 0, keepdims=False), buffer)
 
 
-def get_fixed(array: TensorArray, where: Any) -> Any:
-    """``array[where]`` of an array that is a loop invariant."""
+def get_plain(array: TensorArray, where: Any) -> Any:
+    """``array[where]``, for reads that may be fused into their users."""
     array = array if array.stacked else _stacked_items(array)
-    return fixed_element(array.buffer, where)
+    return plain_element(array.buffer, where)
 
 
 def get(array: TensorArray, i: Any) -> Any:
@@ -195,7 +195,7 @@ def take(array: TensorArray, i: Any, *, flag: bool = True, fixed: bool = False) 
     index = known_int(i)
     if not flag and array.stacked and array.taken is None:
         where = scalar(i) if index is None else jnp.int32(index)
-        return (fixed_element if fixed else element_at)(array.buffer, where), array
+        return (plain_element if fixed else element_at)(array.buffer, where), array
     if index is None and not array.stacked:
         array = _stacked_items(array)
     if index is not None and not array.stacked:

@@ -47,7 +47,9 @@ def find_array_facts(
             touched[name].append(op)
     fixed = {n for n, ops in touched.items() if all(o.type == "read_from_array" for o in ops)}
     written = _written_once(program, block, {n: touched[n] for n in blank if n in touched}, ends)
-    return ArrayFacts(frozenset(fixed.intersection(unflagged)), frozenset(unflagged), frozenset(written)), written
+    return ArrayFacts(
+        fixed=frozenset(fixed.intersection(unflagged)), unflagged=frozenset(unflagged), once=frozenset(written)
+    ), written
 
 
 def _written_once(

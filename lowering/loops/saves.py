@@ -232,7 +232,7 @@ def _again(made: Again, env: dict[str, Any], t: Any, runner: Runner) -> Any:
     op = runner.program.blocks[made.block].ops[made.number]
     if made.source is not None:
         array, index = made.source
-        env = {**env, op.inputs["X"][0]: arrays.get_fixed(env[array], index.index(t))}
+        env = {**env, op.inputs["X"][0]: arrays.get_plain(env[array], index.index(t))}
     return runner.run_op(op, {**env, op.inputs["I"][0]: made.index.at(t)})[op.outputs["Out"][0]]
 
 
@@ -253,7 +253,7 @@ def restore(
             value = _again(value, env, t, runner)
         elif isinstance(value, Reread):
             index = value.index.index(t) if isinstance(value.index, Affine) else value.index
-            value = arrays.get_fixed(env[value.array], index)
+            value = arrays.get_plain(env[value.array], index)
         values[name] = value
     made = {n: values.pop(n) for n, v in saved.items() if isinstance(v, Remade)}
     found = {}
@@ -274,5 +274,5 @@ def at_step(saved: dict[str, Any], t: Any) -> dict[str, Any]:
         if leaves and leaves[0].shape[0] == 1:  # a single step: no dynamic index
             found[name] = element(value, 0)
         else:
-            found[name] = arrays.fixed_element(value, t) if leaves else value
+            found[name] = arrays.plain_element(value, t) if leaves else value
     return found

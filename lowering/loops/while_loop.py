@@ -28,6 +28,7 @@ from lowering.loops.carried import fit, known, same_structure, scalar, stacked_t
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
 from lowering.loops.growing import FIRST_STEPS, Growth, growth
+from lowering.loops.multiplied import multiplied
 from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
 from lowering.loops.saves import Recorder
 from lowering.loops.settling import settled
@@ -228,12 +229,13 @@ def _trace(loop: Loop, capacity: int, stops: bool, *, growing: bool = False) -> 
     undefined = without_value(runner.program, loop.body, loop.written, loop.ctx.env)
     loop.initial = {n: loop.ctx.env[n] for n in loop.written if n in loop.ctx.env and n not in undefined}
     facts = find_facts(runner.program, loop.ctx.op, loop.body, loop.ctx.env)
+    arrays_known = ArrayFacts(frozenset(facts.fixed), multiplied(runner.program, loop.body, facts.reads))
     recorder = Recorder(loop.plan, facts)
     outside = {**loop.ctx.env, **stacked_reads(loop.ctx.env, facts.fixed)}
 
     def step(carry: Env, t: Any) -> tuple[Env, Env, Env]:
         env = {**outside, **carry}
-        with collected(runner, t, ArrayFacts(fixed=frozenset(facts.fixed))) as flags:
+        with collected(runner, t, arrays_known) as flags:
             kept = recorder.run(runner, loop.body.ops, env)
         after = {n: stacked(n, env[n], runner) for n in loop.written if n in env}
         return after, kept, as_arrays(flags)

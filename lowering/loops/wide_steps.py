@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.loops.arrays import fixed_element
+from lowering.loops.arrays import plain_element
 from lowering.loops.carried import abstract, stacked_template, zeros
 from lowering.loops.tracing import trace
 from lowering.program import OpView
@@ -111,7 +111,7 @@ def counted_scan(
     def body(carry: Any) -> Any:
         t, state, buffers = carry
         at = count - 1 - t if back else t
-        state, kept = again(state, fixed_element(xs, at))
+        state, kept = again(state, plain_element(xs, at))
         write = lambda buffer, row: jax.lax.dynamic_update_index_in_dim(buffer, row, at, 0)  # noqa: E731
         return t + 1, state, jax.tree_util.tree_map(write, buffers, kept)
 

@@ -12,7 +12,7 @@ from jax._src.config import eager_constant_folding
 from jax._src.core import trace_state_clean
 
 from lowering.dtypes import SELECTED_ROWS
-from lowering.engine.host_arrays import zeros
+from lowering.engine.host_arrays import to_device, zeros
 from lowering.engine.sizes.counts import sizes_of
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import WISE, Wise
@@ -116,4 +116,4 @@ def full(dims: Sequence[int], fill: Any, dtype: Any) -> Any:
     if not (trace_state_clean() or eager_constant_folding.value):
         return jnp.full(dims, fill, dtype)
     zero = not fill and not np.signbit(fill)
-    return jax.device_put(zeros(dims, dtype) if zero else np.full(dims, fill, dtype))
+    return to_device(zeros(dims, dtype) if zero else np.full(dims, fill, dtype))

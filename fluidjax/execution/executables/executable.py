@@ -16,6 +16,7 @@ from jax.experimental import serialize_executable
 from jaxlib.mlir.passmanager import PassManager
 from jaxlib.xla_client import ArrayImpl
 
+from fluidjax.base.signals import local_devices
 from fluidjax.execution.executables.emitting import emitting_last
 from fluidjax.execution.executables.levels import called, compiler_options
 from lowering.engine.host_arrays import used_in_place
@@ -201,4 +202,4 @@ def platform_of(device: jax.Device) -> str:
 def default_device() -> jax.Device:
     """The device that jax computes on unless it is told otherwise."""
     chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
+    return chosen if isinstance(chosen, jax.Device) else local_devices(chosen)[0]

@@ -263,17 +263,18 @@ def machine() -> Hashable:
     )
 
 
-def _sources(root: Path) -> Iterator[tuple[str, int, int]]:
+def _sources(root: Path) -> list[tuple[str, int, int]]:
     """Each source file with its size and time of change; reading them all takes longer than loading an executable."""
-    pending = [str(root / package) for package in _PACKAGES]
+    prefix, found, pending = str(root), [], [str(root / package) for package in _PACKAGES]
     for folder in pending:
         with os.scandir(folder) as files:
-            for file in sorted(files, key=lambda f: f.name):
-                if file.is_dir():
+            for file in files:
+                if file.name.endswith(".py"):
+                    stat = file.stat()
+                    found.append((file.path.removeprefix(prefix), stat.st_size, stat.st_mtime_ns))
+                elif "." not in file.name and file.name != "__pycache__" and file.is_dir():
                     pending.append(file.path)
-                elif file.name.endswith(".py"):
-                    found = file.stat()
-                    yield file.path.removeprefix(str(root)), found.st_size, found.st_mtime_ns
+    return sorted(found)
 
 
 def _processor() -> Iterator[str]:
@@ -291,6 +292,7 @@ def _processor() -> Iterator[str]:
 
 def _settings() -> Hashable:
     device = default_device()
-    names = (n for n in sorted(jax.config.values) if not any(word in n for word in _IRRELEVANT))
-    settings = ((n, getattr(jax.config, n, jax.config.values[n])) for n in names)
+    given = sorted(jax.config.values.items())  # a new dict in each look
+    kept = ((n, value) for n, value in given if not any(word in n for word in _IRRELEVANT))
+    settings = ((n, getattr(jax.config, n, value)) for n, value in kept)
     return (device.platform, device.device_kind, device.id, device.client.platform_version), tuple(settings)

@@ -14,6 +14,7 @@ from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.scopes.exchange import to_lowering
 from fluidjax.execution.scopes.writer import move, write_back
+from lowering.engine import host_arrays
 from lowering.errors import LoweringError, near
 from lowering.values import Form
 
@@ -50,6 +51,8 @@ def gather_plain(
 
 def on_device(array: Any) -> Any:
     """A device array; one that the user set is copied, as the buffer may be donated to a step that overwrites it."""
+    if type(array) is np.ndarray and array.dtype.isnative:
+        return host_arrays.to_device(array, copy=True)
     return array if type(array) is ArrayImpl else jax.device_put(array, may_alias=False)
 
 

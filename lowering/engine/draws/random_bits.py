@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.draws import host_bits, host_kernels
+from lowering.engine.host_arrays import to_device
 from lowering.engine.sizes.counts import RowSize
 from lowering.extend import extend
 from lowering.machine import processors
@@ -114,7 +115,7 @@ def _draw(kernel: Callable[..., Any], key: Any, shape: Sequence[int], dtype: Any
         if dtype == np.float32 and kernel in _ON_HOST:
             drawn = _draw_on_host(_ON_HOST[kernel], key, size, given)
             # A device that used NumPy's memory directly could not write the first step's parameters there.
-            return jax.device_put(drawn.reshape(shape), may_alias=False)
+            return to_device(drawn.reshape(shape), copy=True)
         key = device_key(key)
 
     def chunk(i: Any) -> Any:

@@ -14,6 +14,7 @@ from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, SlotError
 from lowering.loops import arrays
 from lowering.loops.carried import known_int, scalar, zero_gradient
+from lowering.loops.multiplied import has_matrices
 from lowering.loops.while_loop import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
 from lowering.registry import Value, op
@@ -128,15 +129,16 @@ def read_from_array(x: Value, i: Value, x_w: Value = None, *, ctx):
         if written is not None:
             value = zero_gradient(written) if value is None else _rows_like(value, written)
     else:
-        value = _element(_array(x, "X", ctx), i, name in ctx.runner.arrays.fixed)
+        facts, array = ctx.runner.arrays, _array(x, "X", ctx)
+        value = _element(array, i, name in facts.fixed or (out in facts.multiplied and has_matrices(array)))
     if value is not None:
         ctx.env[out] = value
     return None
 
 
-def _element(array: TensorArray, i: Any, fixed: bool) -> Any:
-    plain = fixed and array.stacked and known_int(i) is None
-    return arrays.get_fixed(array, scalar(i)) if plain else arrays.get(array, i)
+def _element(array: TensorArray, i: Any, plain: bool) -> Any:
+    plain = plain and array.stacked and known_int(i) is None
+    return arrays.get_plain(array, scalar(i)) if plain else arrays.get(array, i)
 
 
 @read_from_array.grad_maker
