@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-_ALIGNMENT = 64  # XLA's CPU client copies arrays that are not aligned to this
+ALIGNMENT = 64  # XLA's CPU client copies arrays that are not aligned to this
 
 
 def zeros(dims: Sequence[int], dtype: Any) -> np.ndarray:
@@ -26,11 +26,11 @@ def empty(dims: Sequence[int], dtype: Any) -> np.ndarray:
 
 def _aligned(made: Callable[..., np.ndarray], dims: Sequence[int], dtype: np.dtype) -> np.ndarray:
     size = prod(dims) * dtype.itemsize
-    memory = made(size + _ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % _ALIGNMENT
+    memory = made(size + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
     return memory[begin : begin + size].view(dtype).reshape(dims)
 
 
 def used_in_place(array: np.ndarray) -> bool:
     """Whether a CPU device computes on this memory itself, for as long as it holds the array."""
-    return array.ctypes.data % _ALIGNMENT == 0 and array.flags.c_contiguous
+    return array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous
