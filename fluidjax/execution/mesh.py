@@ -54,7 +54,12 @@ class Spread(Spreading):
         return jax.device_put(array, sharding, may_alias=False)
 
     def room(self, name: str, like: np.ndarray) -> tuple[np.ndarray, Any] | None:
-        """See ``Spreading``: [devices, rows of each, ...] where each has a share, else [1, ...]."""
+        """See ``Spreading``: [devices, rows of each, ...] where each has a share, else [1, ...].
+
+        There is none for a parameter that is divided.
+        """
+        if name in self.written.parts:
+            return None
         own, devices = name in self._fed, self._devices
         count = len(devices) if own else 1
         shape = (len(like) // count, *like.shape[1:]) if own else like.shape
