@@ -77,10 +77,11 @@ class Spread(Spreading):
         return found, flags, faults if faults is None else self._on_host(faults), *others
 
     def _on_host(self, array: jax.Array) -> Any:
-        sharding, parts = array.sharding, array._arrays  # type: ignore[attr-defined]
-        if sharding == self._alike:
-            return np.asarray(parts[0])
-        return np.concatenate([np.asarray(part) for part in parts]) if sharding == self._rows else array
+        if array.sharding == self._alike:
+            return np.asarray(array.addressable_data(0))
+        if array.sharding != self._rows:
+            return array
+        return np.concatenate([np.asarray(array.addressable_data(i)) for i in range(len(self._devices))])
 
     def _spec(self, name: str) -> PartitionSpec:
         """How a variable of the state is divided among the devices."""
