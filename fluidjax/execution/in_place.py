@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from lowering.engine.host_arrays import ALIGNMENT, empty
+from lowering.engine.host_arrays import empty
 
 MOST = 4 << 20  # bytes of what one run is fed so; larger batches would keep twice their memory, and take longer than it
 
@@ -24,10 +23,3 @@ def room(like: np.ndarray) -> tuple[np.ndarray, Any] | None:
     memory = empty(like.shape, like.dtype)
     array = in_place(memory)
     return None if array is None else (memory, array)
-
-
-def rooms(shape: Sequence[int], dtype: np.dtype, count: int) -> np.ndarray:
-    """Memory for ``count`` arrays, [count, *shape]: each begins where a device can use it."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    apart = -(-size // ALIGNMENT) * ALIGNMENT
-    return empty((count, apart), np.uint8)[:, :size].view(dtype).reshape(count, *shape)

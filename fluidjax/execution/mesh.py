@@ -15,8 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.xla_client import ArrayImpl
 
-from fluidjax.execution.in_place import in_place, rooms
+from fluidjax.execution.in_place import in_place
 from fluidjax.execution.spreading import Spreading, Step, on_each_device
+from lowering.engine.host_arrays import empty_apart
 from lowering.engine.spread import SpreadProgram
 from lowering.mesh import AXIS
 
@@ -63,7 +64,7 @@ class Spread(Spreading):
         own, devices = name in self._fed, self._devices
         count = len(devices) if own else 1
         shape = (len(like) // count, *like.shape[1:]) if own else like.shape
-        memory = rooms(shape, like.dtype, count)
+        memory = empty_apart(count, shape, like.dtype)
         arrays = [in_place(memory[i % count], device) for i, device in enumerate(devices)]
         if any(array is None for array in arrays):
             return None

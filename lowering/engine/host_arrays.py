@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-ALIGNMENT = 64  # XLA's CPU client copies arrays that are not aligned to this
+_ALIGNMENT = 64  # XLA's CPU client copies arrays that are not aligned to this
 
 
 def zeros(dims: Sequence[int], dtype: Any) -> np.ndarray:
@@ -24,13 +24,20 @@ def empty(dims: Sequence[int], dtype: Any) -> np.ndarray:
     return _aligned(np.empty, dims, np.dtype(dtype))
 
 
+def empty_apart(count: int, dims: Sequence[int], dtype: Any) -> np.ndarray:
+    """``count`` arrays whose elements are not set, as [count, *dims]: each of them is aligned."""
+    size = prod(dims) * np.dtype(dtype).itemsize
+    apart = -(-size // _ALIGNMENT) * _ALIGNMENT
+    return empty((count, apart), np.uint8)[:, :size].view(dtype).reshape(count, *dims)
+
+
 def _aligned(made: Callable[..., np.ndarray], dims: Sequence[int], dtype: np.dtype) -> np.ndarray:
     size = prod(dims) * dtype.itemsize
-    memory = made(size + ALIGNMENT, np.uint8)
-    begin = -memory.ctypes.data % ALIGNMENT
+    memory = made(size + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size].view(dtype).reshape(dims)
 
 
 def used_in_place(array: np.ndarray) -> bool:
     """Whether a CPU device computes on this memory itself, for as long as it holds the array."""
-    return array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous
+    return array.ctypes.data % _ALIGNMENT == 0 and array.flags.c_contiguous
