@@ -48,14 +48,15 @@ from fluidjax.execution.steps.mesh import Unspreadable
 from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.dump import Texts
-from fluidjax.readers.generator import next_feed, next_feeds
+from fluidjax.readers.generator import next_feed
 from fluidjax.readers.multi_slot import Batch
 from fluidjax.readers.prefetch import by_workers
 from lowering.engine.x64 import with_device, with_x64
 from lowering.errors import OpError, UninitializedError
 
 if TYPE_CHECKING:
-    from fluidjax.execution.devices.several import SeveralDevices, Written
+    from fluidjax.execution.devices.several import SeveralDevices
+    from fluidjax.execution.devices.written import Written
     from fluidjax.execution.native import NativeExecutor
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
@@ -260,15 +261,14 @@ class Executor:
 
         if several.dry:
             return several.nothing(several.shares(feed), fetches, return_numpy, merge=return_merged)
-        shares = next_feeds(program, several.shares(feed), idle=not several.trains)
         by_op = mode.current.interpret or flag("FLAGS_check_nan_inf")
-        written = several.written(shares, together=by_op)
+        written, shares, fed = several.begin(feed, together=by_op)
         try:
             if isinstance(written, Staged):
                 parts = written.run(several.local, shares, fetches)
                 write_fed(several.scope, written.fed_state(shares), self.place)
                 return all_results(fetches, parts, return_numpy, merge=return_merged)
-            names, fed = written.fetches(fetches), written.feed(shares)
+            names = written.fetches(fetches)
             values = self._run_once(program, fed, names, several.local, return_numpy, written, several.scope)
         except Unspreadable:
             several.write_together()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import jax
-import numpy as np
 
-from fluidjax.execution.rooms.buckets import bucket
+from fluidjax.distributed.rooms import Rooms
 from lowering.dtypes import SELECTED_ROWS
 from lowering.engine.dataflow import flow
 from lowering.engine.runner import Runner
 from lowering.program import OpView, ProgramView
-from lowering.values import SelectedRows
 
 
 class State(Protocol):
@@ -50,6 +47,7 @@ class Update:
         self._kept = kept
         # Compiled for each set of names given, and their sizes; state comes in buffers that are given away.
         self._compiled = jax.jit(self._step, donate_argnums=0)
+        self._rooms = Rooms()
 
     def _is_kept(self, name: str, read_elsewhere: Collection[str]) -> bool:
         """Whether to keep a result: state and, as in Fluid, merged gradients, except sparse ones, which are unused."""
@@ -60,9 +58,9 @@ class Update:
 
     def run(self, state: State, given: Mapping[str, Any]) -> None:
         """Run on the state and those values that are ``given``; store the results."""
-        given = {name: padded(value) for name, value in given.items() if name in self.given}
+        given = {name: self._rooms.taken(name, value) for name, value in given.items() if name in self.given}
         replaced, read = state.gather(self._replaced), state.gather(self._read)
-        state.store(self._compiled(replaced, read, given))
+        state.store(jax.block_until_ready(self._compiled(replaced, read, given)))
 
     def _step(self, replaced: dict[str, Any], read: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         env = {**replaced, **read, **given}
@@ -79,17 +77,3 @@ class Update:
         """Whether the op sums values sent by trainers and none was sent."""
         sent = {name for name in op.input_names() if name in self.given}
         return op.type == "sum" and bool(sent) and sent <= missing
-
-
-def padded(value: Any) -> Any:
-    """SelectedRows padded to a bucket of rows, to bound the number of compilations; other values are unchanged."""
-    if not isinstance(value, SelectedRows):
-        return value
-    count = len(value.rows)
-    room = bucket(count) - count
-    if not room:
-        return replace(value, nrows=np.int32(count))
-    first = value.rows[0] if count else 0
-    rows = np.concatenate([np.asarray(value.rows), np.full(room, first, value.rows.dtype)])
-    values = np.concatenate([value.values, np.zeros((room, *value.values.shape[1:]), value.values.dtype)])
-    return replace(value, rows=rows, values=values, nrows=np.int32(count))

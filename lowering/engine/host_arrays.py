@@ -27,6 +27,13 @@ def empty(dims: Sequence[int], dtype: Any) -> np.ndarray:
     return _aligned(np.empty, dims, np.dtype(dtype))
 
 
+def empty_apart(count: int, dims: Sequence[int], dtype: Any) -> np.ndarray:
+    """``count`` arrays whose elements are not set, as [count, *dims]: each of them is aligned."""
+    size = prod(dims) * np.dtype(dtype).itemsize
+    apart = -(-size // _ALIGNMENT) * _ALIGNMENT
+    return empty((count, apart), np.uint8)[:, :size].view(dtype).reshape(count, *dims)
+
+
 def _aligned(made: Callable[..., np.ndarray], dims: Sequence[int], dtype: np.dtype) -> np.ndarray:
     size = prod(dims) * dtype.itemsize
     memory = made(size + _ALIGNMENT, np.uint8)

@@ -11,9 +11,8 @@ batch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -23,19 +22,20 @@ from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.devices.processes import processes
-from fluidjax.execution.devices.shares import Feed, merged, shares, split
+from fluidjax.execution.devices.shares import Feed, shares
 from fluidjax.execution.devices.staged import Staged
+from fluidjax.execution.devices.written import Evenly, Written
 from fluidjax.execution.feeding.feed_checks import checked
 from fluidjax.execution.scopes.state import NothingToFetch, gather_values
 from fluidjax.execution.scopes.writer import make, write_back
 from fluidjax.execution.steps.mesh import Spread
 from fluidjax.framework import Program, program_view
 from fluidjax.framework.distributed_table import divided_parameters
+from fluidjax.readers.generator import next_feeds
 from lowering.engine.parallel.devices import Devices
-from lowering.engine.parallel.replicas import Replicated, replicate
-from lowering.engine.parallel.spread import SpreadProgram, spread
+from lowering.engine.parallel.replicas import replicate
+from lowering.engine.parallel.spread import spread
 from lowering.engine.parallel.staged import stage, stageable
-from lowering.program import VarView
 
 
 class Facts(NamedTuple):
@@ -86,6 +86,30 @@ class SeveralDevices:
         self._known: tuple[Any, Facts] | None = None
         self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
         self._dropped = True
+        self._evenly: Evenly | None = None
+
+    def begin(self, feed: Any, *, together: bool) -> tuple[Written | Staged, Any, Any]:
+        """What runs a batch, the feeds of the devices, and, unless it is run in stages, what the program is fed.
+
+        Args:
+            feed: see ``shares.shares``.
+            together: see ``written``.
+
+        Raises what ``shares`` and ``Written.feed`` do, and what readers of the program raise.
+        """
+        last, self._evenly = self._evenly, None
+        if last is not None and not together and last.like(feed, self.program._version_token()):
+            self._evenly = last
+            return last.written, feed, feed
+        parts = next_feeds(self.program, self.shares(feed), idle=not self.trains)
+        written = self.written(parts, together=together)
+        if isinstance(written, Staged):
+            return written, parts, None
+        fed = written.feed(parts)
+        if not together and written.cuts(feed, parts) and self._facts().persistable.isdisjoint(feed):
+            forms = {name: (value.shape, value.dtype) for name, value in feed.items()}
+            self._evenly = Evenly(self.program._version_token(), forms, written)
+        return written, parts, fed
 
     def shares(self, feed: Any) -> list[Feed]:
         """What each device is fed; see ``shares.shares``. Programs without a backward pass may leave devices idle."""
@@ -123,7 +147,7 @@ class SeveralDevices:
 
     def drop_local_exe_scopes(self) -> None:
         """Release what runs have kept: nothing, here."""
-        self._dropped = True
+        self._dropped, self._evenly = True, None
 
     def _need_create_local_exe_scopes(self) -> bool:
         """Whether no run has come since the last drop, or none at all."""
@@ -191,6 +215,7 @@ class SeveralDevices:
     def write_together(self) -> None:
         """From now on, write this version of the program out for one physical device."""
         self._together.add(self.program._version_token())
+        self._evenly = None
 
     def _share_out(self, state: dict[str, list[str]]) -> None:
         """Let each device have its own copy of what device 0 holds, unless it has one."""
@@ -199,63 +224,6 @@ class SeveralDevices:
             missing = {n: [c for c in copies if self.local.find_local_var(c) is None] for n, copies in state.items()}
             make(self.local, [c for copies in missing.values() for c in copies])
             write_back(self.local, {c: _copied(values[n]) for n in values for c in missing[n]})
-
-
-class Written:
-    """A program written for several devices: all of them for one physical device, or spread over as many.
-
-    Args:
-        program: the program.
-        spread: over which physical devices.
-        declared: the variables that a share is fed to, where it is one device's part of an array.
-    """
-
-    def __init__(
-        self,
-        program: Replicated | SpreadProgram,
-        spread: Spread | None,
-        declared: Mapping[str, VarView] = MappingProxyType({}),
-    ):
-        self._program = program
-        self._declared = declared
-        self.view = program.program
-        self.state = program.state
-        self.spread = spread
-
-    def feed(self, parts: Sequence[Feed]) -> Feed:
-        """The program's feed. Raises what ``feed.checked`` does for a share."""
-        if self.spread is not None:
-            for name in parts[0].keys() & self._program.own:
-                checked(self._declared[name], np.asarray(parts[0][name]))
-            return {name: _joined([p[name] for p in parts], self._program.own, name) for name in parts[0]}
-        found: Feed = {}
-        for name in parts[0]:
-            found.update(zip(self._program.names(name), (p[name] for p in parts), strict=True))
-        return found
-
-    def first(self, name: str, value: Any) -> Any:
-        """The first device's share of what is fed under a name."""
-        apart = isinstance(self._program, SpreadProgram) and name in self._program.own
-        return split(value, self._program.count)[0] if apart else value
-
-    def fetches(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The names that the program fetches, each once."""
-        return tuple(dict.fromkeys(n for name in names for n in self._program.names(name)))
-
-    def results(self, names: Sequence[str], found: dict[str, Any], *, merge: bool) -> list[Any]:
-        """For each fetch the values of all devices, joined or as a list."""
-        return [self._result(name, found, merge) for name in names]
-
-    def _result(self, name: str, found: dict[str, Any], merge: bool) -> Any:
-        program = self._program
-        names = program.names(name)
-        if isinstance(program, SpreadProgram) and len(names) < program.count:
-            if merge and program.divided(name):
-                return found[name]
-            values = split(found[name], program.count) if program.divided(name) else [found[name]] * program.count
-        else:
-            values = [found[n] for n in names]
-        return merged(values, name) if merge else values
 
 
 def _tell_whole(names: Collection[str], count: int) -> None:
@@ -284,24 +252,6 @@ def _form(value: Any) -> Any:
     if isinstance(value, LoDTensor):
         value = None if value.lod() else value._value
     return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
-
-
-def _joined(parts: Sequence[Any], own: Collection[str], name: str) -> Any:
-    """The shares of all devices joined; where they were cut from one array, that array."""
-    if name not in own:
-        return parts[0]
-    arrays = [np.asarray(p) for p in parts]
-    whole = arrays[0].base
-    if isinstance(whole, np.ndarray) and whole.shape == (len(parts) * len(arrays[0]), *arrays[0].shape[1:]):
-        starts = [whole[i * len(arrays[0]) :] for i in range(len(parts))]
-        if all(_same_start(a, b) for a, b in zip(arrays, starts, strict=True)):
-            return whole
-    return np.concatenate(arrays)
-
-
-def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
-    facts = one.__array_interface__, other.__array_interface__
-    return all(facts[0][key] == facts[1][key] for key in ("data", "strides", "typestr"))
 
 
 def _copied(value: Any) -> Any:

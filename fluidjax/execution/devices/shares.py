@@ -149,6 +149,8 @@ def merged(values: Sequence[Any], name: str) -> Any:
     Raises EnforceNotMet where the values differ in more than the number of rows, or have none.
     """
     first = values[0]
+    if len(values) == 1 and isinstance(first, np.ndarray):
+        return np.atleast_1d(first)
     if isinstance(first, list):
         return [merged(parts, name) for parts in zip(*values, strict=True)]
     if not isinstance(first, (LoDTensor, np.ndarray)):

@@ -15,22 +15,25 @@ import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.lasting.in_place import MOST, in_place
+from fluidjax.execution.lasting.in_place import MOST, room
 from fluidjax.execution.steps.compiled import Compiled
 from fluidjax.execution.steps.kept_parts import taken
 from fluidjax.execution.steps.seeds import next_seed
-from lowering.engine.host_arrays import empty
+from fluidjax.execution.steps.spreading import Spreading
 from lowering.engine.sizes.align import as_expected
 from lowering.values import LoDArray
 
 
 class Fed(NamedTuple):
-    """Where one feed stands: arrays of this ``dtype`` and ``shape`` fit into ``memory``."""
+    """Where one feed stands: arrays of this ``dtype`` and ``shape`` fit into ``memory``, whose first axis is that of
+    the devices where it is ``spread``.
+    """
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]
     memory: np.ndarray
+    spread: bool
 
 
 class Rows(NamedTuple):
@@ -78,6 +81,7 @@ class Standing:
         feeds: Mapping[str, Any],
         arrays: Sequence[Any],
         seed: Sequence[Any],
+        shapes: Sequence[tuple[int, ...]] | None = None,
     ):
         self.compiled = compiled
         self.given = (*kept, *arrays, *compiled.numbers, *taken(compiled.parts, kept))
@@ -86,7 +90,11 @@ class Standing:
         self.looks = compiled.checks is not None or bool(compiled.executable.scratch)
         self.overtakes = not returns_when_done()
         self.ran = False
-        self._feeds = tuple(Fed(n, m.dtype, m.shape, m) for n, m in feeds.items() if type(m) is np.ndarray)
+        plain = {n: m for n, m in feeds.items() if type(m) is np.ndarray}
+        fed = [m.shape for m in plain.values()] if shapes is None else shapes
+        self._feeds = tuple(
+            Fed(n, m.dtype, shape, m, m.shape != shape) for (n, m), shape in zip(plain.items(), fed, strict=True)
+        )
         self._rows = tuple(Rows(n, m, np.asarray(m.nrows)) for n, m in feeds.items() if type(m) is LoDArray)
 
     @property
@@ -102,28 +110,34 @@ class Standing:
         feeds: Sequence[Any],
         seed: Any,
         most: int = MOST,
+        spread: Spreading | None = None,
     ) -> Standing | None:
-        """Memory for such feeds; None where there is none: not all are arrays of the host, or they take more than
-        ``most`` bytes.
+        """Memory for such feeds, on the devices of ``spread`` if there are several; None where there is none: not all
+        are arrays of the host, or they take more than ``most`` bytes.
         """
         leaves, structure = jax.tree_util.tree_flatten([*feeds, *(() if seed is None else (seed,))])
         if not all(type(leaf) is np.ndarray for leaf in leaves) or sum(leaf.nbytes for leaf in leaves) > most:
             return None
-        memory = [empty(leaf.shape, leaf.dtype) for leaf in leaves]
-        arrays = [in_place(each) for each in memory]
-        if any(array is None for array in arrays):
+        if spread is None:
+            found = [room(leaf) for leaf in leaves]
+        else:
+            found = [spread.room(name, leaf) for name, leaf in zip((*names, ""), leaves, strict=False)]
+        made = [each for each in found if each is not None]
+        if len(made) < len(leaves):
             return None
+        memory, arrays = [memory for memory, _ in made], [array for _, array in made]
         hosts, given = (jax.tree_util.tree_unflatten(structure, each) for each in (memory, arrays))
         seeds = (None, None) if seed is None else (hosts.pop(), given.pop())
-        return Standing(compiled, kept, dict(zip(names, hosts, strict=True)), given, seeds)
+        shapes = None if spread is None else [feed.shape for feed in feeds]
+        return Standing(compiled, kept, dict(zip(names, hosts, strict=True)), given, seeds, shapes)
 
     def take(self, feed: Mapping[str, Any], program: Any) -> bool:
         """Copy what is fed, and draw the run's seed; False where a feed has another form, and then none is drawn."""
-        for name, dtype, shape, memory in self._feeds:
+        for name, dtype, shape, memory, spread in self._feeds:
             fed = feed[name]
             if type(fed) is not np.ndarray or fed.dtype != dtype or fed.shape != shape:
                 return False
-            memory[...] = fed
+            memory[...] = fed.reshape(memory.shape) if spread else fed
         for rows in self._rows:
             rows.take(feed[rows.name])
         if self._rows and not as_expected(self.compiled.traced.expected, self.values):

@@ -41,7 +41,8 @@ class SettledRuns:
         self._attempts = attempts
         self._compilations = compilations
         self._beside = beside
-        self._names, self._may_stand = job.feeds, job.platform == "cpu" and job.spread is None
+        self._names, self._spread = job.feeds, job.spread
+        self._may_stand = job.platform == "cpu"
 
     def again(self, scope: Scope, feed: Mapping[str, Any], program: Any) -> list[Any] | None:
         """Run on feeds of the last run's form, whatever jax's settings are, with the program's next seed: the fetched
@@ -156,7 +157,8 @@ class SettledRuns:
             return self._let_rows_stand(state, compiled, visit, feed, feeds, seed, again=before is last)
         as_fed = all(feed[name] is value for name, value in zip(self._names, feeds, strict=True))
         if self._may_stand and before is compiled and as_fed and state.replaced and not compiled.traced.expected:
-            state.standing, state.rooms = Standing.of(compiled, state.kept, self._names, feeds, seed), None
+            found = Standing.of(compiled, state.kept, self._names, feeds, seed, spread=self._spread)
+            state.standing, state.rooms = found, None
 
     def _let_rows_stand(
         self,
@@ -170,7 +172,7 @@ class SettledRuns:
         again: bool,
     ) -> None:
         """Let later runs in this room find memory for their feeds, if the last batch was of this family, too."""
-        if not (self._may_stand and state.replaced and again):
+        if not (self._may_stand and self._spread is None and state.replaced and again):
             return
         rooms, room = state.rooms, visit.visits.room
         if rooms is None or rooms.family is not visit.family:
@@ -185,6 +187,8 @@ class SettledRuns:
         left = slot[0]
         arrays = left[0]
         slot.append((arrays[:count],))  # without what was fetched
+        if self._spread is not None:
+            arrays, *_ = left = self._spread.read(left, count)
         if left[1] and any(map(bool, left[1])):  # steps that replace anything have no such flags
             return None
         if compiled.checks is not None:

@@ -15,7 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.xla_client import ArrayImpl
 
+from fluidjax.execution.lasting.in_place import in_place
 from fluidjax.execution.steps.spreading import Spreading, Step, on_each_device
+from lowering.engine.host_arrays import empty_apart
 from lowering.engine.parallel.spread import SpreadProgram
 from lowering.mesh import AXIS
 
@@ -40,8 +42,10 @@ class Spread(Spreading):
     def __init__(self, devices: Sequence[jax.Device], written: SpreadProgram, fed: frozenset[str]):
         self.written = written
         self._fed = fed
+        self._devices = tuple(devices)
         self._mesh = Mesh(np.array(devices), (AXIS,))
         self._alike = NamedSharding(self._mesh, _SHARED)
+        self._rows = NamedSharding(self._mesh, _DIVIDED)
 
     def to_all(self, array: Any, name: str) -> Any:
         """An array of the state, on all devices; what the user set is copied, as the buffer may be donated."""
@@ -49,6 +53,36 @@ class Spread(Spreading):
         if type(array) is ArrayImpl and array.sharding.is_equivalent_to(sharding, array.ndim):
             return array
         return jax.device_put(array, sharding, may_alias=False)
+
+    def room(self, name: str, like: np.ndarray) -> tuple[np.ndarray, Any] | None:
+        """See ``Spreading``: [devices, rows of each, ...] where each has a share, else [1, ...].
+
+        There is none for a parameter that is divided.
+        """
+        if name in self.written.parts:
+            return None
+        own, devices = name in self._fed, self._devices
+        count = len(devices) if own else 1
+        shape = (len(like) // count, *like.shape[1:]) if own else like.shape
+        memory = empty_apart(count, shape, like.dtype)
+        arrays = [in_place(memory[i % count], device) for i, device in enumerate(devices)]
+        if any(array is None for array in arrays):
+            return None
+        whole = as_rows(arrays, self._rows) if own else _everywhere(arrays, self._alike)
+        return memory, whole
+
+    def read(self, left: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+        """See ``Spreading``. jax's own function looks at what each device has through several objects of Python's."""
+        arrays, flags, faults, *others = left
+        found = [*arrays[:count], *map(self._on_host, arrays[count:])]
+        return found, flags, faults if faults is None else self._on_host(faults), *others
+
+    def _on_host(self, array: jax.Array) -> Any:
+        if array.sharding == self._alike:
+            return np.asarray(array.addressable_data(0))
+        if array.sharding != self._rows:
+            return array
+        return np.concatenate([np.asarray(array.addressable_data(i)) for i in range(len(self._devices))])
 
     def _spec(self, name: str) -> PartitionSpec:
         """How a variable of the state is divided among the devices."""
@@ -85,9 +119,8 @@ class Spread(Spreading):
         self, run: Callable[..., Any], replaced: Sequence[str], inputs: Sequence[str], donated: tuple[int, ...]
     ) -> Any:
         """See ``Spreading``; says where the arguments of a step of these inputs are."""
-        rows = NamedSharding(self._mesh, _DIVIDED)
         state = tuple(map(self._sharding, replaced))
-        values = tuple(rows if n in self._fed else self._sharding(n) for n in inputs)
+        values = tuple(self._rows if n in self._fed else self._sharding(n) for n in inputs)
         return jax.jit(run, donate_argnums=donated, in_shardings=(state, values, self._alike))
 
     def _left(self, value: Any, spec: PartitionSpec) -> Any:
@@ -118,6 +151,11 @@ def as_rows(arrays: Sequence[jax.Array], rows: NamedSharding) -> jax.Array:
         _avals[form] = whole.aval
         return whole
     return ArrayImpl(aval, rows, list(arrays), committed=True, _skip_checks=True)
+
+
+def _everywhere(arrays: Sequence[jax.Array], alike: NamedSharding) -> jax.Array:
+    """Equal arrays, one on each device in order, as one that all of them have."""
+    return jax.make_array_from_single_device_arrays(arrays[0].shape, alike, list(arrays))
 
 
 def on_one_device(array: Any) -> Any:

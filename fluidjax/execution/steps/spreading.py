@@ -31,6 +31,19 @@ class Spreading:
         """An array of the state, the variable ``name`` or several joined (''), where the step takes it from."""
         return on_device(array)
 
+    def room(self, name: str, like: np.ndarray) -> tuple[np.ndarray, Any] | None:
+        """Memory for feeds of a variable, or for seeds (''), of one form, and the array on it that a step is given.
+
+        What is fed is written to the memory as an array of its shape. None: there is no such memory.
+        """
+        return None
+
+    def read(self, left: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+        """What a step left (see ``Compiled``), with all that the host reads, which is all but the first ``count``
+        arrays, where that takes it least time.
+        """
+        return left
+
     def draws(self, name: str) -> Any:
         """A number that separates the random stream of ``name`` from all others."""
         return number_of(name)
