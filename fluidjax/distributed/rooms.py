@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fluidjax.execution.lasting.in_place import MOST, room
 from fluidjax.execution.rooms.buckets import bucket
+from fluidjax.execution.steps.in_place import MOST, room
 from lowering.values import SelectedRows
 
 

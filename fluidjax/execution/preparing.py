@@ -12,7 +12,7 @@ from fluidjax.framework import Program, program_view
 from lowering.loops.fission import split_loops
 
 if TYPE_CHECKING:
-    from fluidjax.execution.devices.several import Written
+    from fluidjax.execution.devices.written import Written
 
 # The oldest versions of a program that keeps changing are dropped.
 _VERSIONS_KEPT = 32

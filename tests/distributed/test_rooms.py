@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fluidjax.distributed.rooms import Rooms, padded
-from fluidjax.execution.lasting.in_place import MOST
+from fluidjax.execution.steps.in_place import MOST
 from lowering.values import SelectedRows
 
 

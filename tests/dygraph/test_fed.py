@@ -13,7 +13,7 @@ from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.whole import fed as module
 from fluidjax.eager.whole.fed import Fed
 from fluidjax.eager.whole.promised import Promise
-from fluidjax.execution.lasting.in_place import MOST
+from fluidjax.execution.steps.in_place import MOST
 
 dg = fluid.dygraph
 STEPS = 14

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.execution.lasting.in_place import MOST
 from fluidjax.execution.runs import settled
+from fluidjax.execution.steps.in_place import MOST
 from tests.executor.conftest import Net
 
 RUNS = 6  # the first compiles, the second settles, the fourth finds memory for its feeds

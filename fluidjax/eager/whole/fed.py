@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
-from fluidjax.execution.lasting.in_place import MOST, in_place
+from fluidjax.execution.steps.in_place import MOST, in_place
 from lowering.engine.host_arrays import empty
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.lasting.in_place import MOST, room
 from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.in_place import MOST, room
 from fluidjax.execution.steps.kept_parts import taken
 from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.execution.steps.spreading import Spreading

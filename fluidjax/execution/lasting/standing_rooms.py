@@ -10,10 +10,10 @@ import numpy as np
 from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.feeding.feed import Ragged
-from fluidjax.execution.lasting.in_place import MOST
 from fluidjax.execution.lasting.standing import Standing
 from fluidjax.execution.rooms.families import Family, Room, Sizes
 from fluidjax.execution.rooms.tiers import Visit
+from fluidjax.execution.steps.in_place import MOST
 from lowering.values import LoDArray
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.xla_client import ArrayImpl
 
-from fluidjax.execution.lasting.in_place import in_place
+from fluidjax.execution.steps.in_place import in_place
 from fluidjax.execution.steps.spreading import Spreading, Step, on_each_device
 from lowering.engine.host_arrays import empty_apart
 from lowering.engine.parallel.spread import SpreadProgram
