@@ -24,7 +24,8 @@ class Keeper(Protocol):
 
     names: tuple[str, ...]
 
-    def attached_to(self, scope: Scope, names: Iterable[str]) -> None: ...
+    def attached_to(self, scope: Scope, names: Iterable[str]) -> None:
+        """From now on the tensors of these names refer to it."""
 
 
 def write_back(scope: Scope, values: Mapping[str, Any]) -> None:
