@@ -65,12 +65,16 @@ def _holder(scope: Scope, name: str) -> LoDTensor | SelectedRows | None:
 def check_fits(var: Variable, value: Value, label: str) -> None:
     """MismatchError unless dtype and shape are those that the program declares (-1 is any size).
 
-    Quantised programs of Paddle 2 declare weights as floating-point numbers and carry them as integers.
+    Quantised programs of Paddle 2 declare weights as floating-point numbers and carry them as integers. Variables that
+    are not persistable fit as they are: a program writes them before it reads them, so what a file of their name holds
+    (``predicate=`` file exists, and another program kept its ``tmp_0``, a loss) comes to nothing.
     """
     sparse = isinstance(value, RowsValue)
     if sparse != (var.type == VarType.SELECTED_ROWS):
         kinds = ("SelectedRows", "a tensor")
         raise bad_file(f"{label}: variable {var.name!r} is of another kind", kinds[not sparse], kinds[sparse])
+    if not var.persistable:
+        return
     shape = (value.height, *value.array.shape[1:]) if isinstance(value, RowsValue) else value.array.shape
     stored = value.array.dtype
     quantised = stored.kind == "i" and var.block.program.proto.version.version >= PADDLE_2

@@ -17,6 +17,7 @@ from fluidjax.framework import Block, Program, Variable, default_main_program
 from fluidjax.framework.prune import part
 
 LOADER = "loader"
+_loader_names = unique_name.UniqueNameGenerator()  # apart from the programs' own names, which guards begin anew
 
 _NOT_RUN = frozenset(("create_py_reader", "create_double_buffer_reader", "read"))  # loaders do what they say
 
@@ -101,15 +102,20 @@ def append_read_op(block: Block, reader: Variable, outs: Sequence[Variable], dro
 
 
 def create_program_reader(loader: Any, feed_list: Sequence[Variable]) -> None:
-    """Make the default main program read the variables from a loader."""
+    """Make the default main program read the variables from a loader.
+
+    No two loaders of a process share a name: a training and a test program, built under a ``unique_name.guard`` each,
+    run in one Scope, where their queues are.
+    """
     block = default_main_program().current_block()
-    queue = unique_name.generate("lod_tensor_blocking_queue")
+    queue, reader_name = _loader_names("lod_tensor_blocking_queue"), _loader_names("create_py_reader")
+    buffer_name = _loader_names("double_buffer")
     shapes = [var.shape for var in feed_list]
     dtypes, levels = [var.dtype for var in feed_list], [var.lod_level for var in feed_list]
-    reader = reader_var(block, unique_name.generate("create_py_reader"), loader, shapes, dtypes, levels)
+    reader = reader_var(block, reader_name, loader, shapes, dtypes, levels)
     append_create_op(block, queue, reader, [var.proto.need_check_feed for var in feed_list])
     if loader._use_double_buffer:
-        buffered = like(block, unique_name.generate("double_buffer"), reader)
+        buffered = like(block, buffer_name, reader)
         append_double_buffer_op(block, reader, buffered)
         reader = buffered
     append_read_op(block, reader, feed_list, loader._drop_last)

@@ -59,6 +59,27 @@ def test_params_and_vars(program, scope, tmp_path):
         same(values_of(fluid.global_scope()))
 
 
+def test_a_file_of_the_name_of_a_temporary(rng, tmp_path):
+    """A training program kept its loss `tmp_0`; another one has a `tmp_0` of its own, and loads whatever has a file."""
+    kept, other = fluid.Program(), fluid.Program()
+    kept.global_block().create_var(name="tmp_0", shape=[1], dtype="float32", persistable=True)
+    for program in (kept, other):
+        program.global_block().create_var(name="w", shape=[2], dtype="float32", persistable=True)
+    with fluid.program_guard(other):
+        temporary = other.global_block().create_var(name="tmp_0", shape=[-1, 4], dtype="float32")
+        fluid.layers.fill_constant([3, 4], "float32", 2.0, out=temporary)
+        out = fluid.layers.elementwise_mul(temporary, fluid.layers.reduce_sum(other.global_block().var("w")))
+    w = rng.standard_normal(2).astype("float32")
+    with fluid.scope_guard(fluid.Scope()):
+        for name, value in {"tmp_0": np.ones(1, "float32"), "w": w}.items():
+            fluid.global_scope().var(name).get_tensor().set(value, fluid.CPUPlace())
+        fluid.io.save_persistables(EXE, str(tmp_path), kept)
+    with fluid.scope_guard(fluid.Scope()):
+        fluid.io.load_vars(EXE, str(tmp_path), other, predicate=lambda var: (tmp_path / var.name).exists())
+        (found,) = EXE.run(other, fetch_list=[out])
+    np.testing.assert_allclose(found, np.full([3, 4], 2 * w.sum()), rtol=1e-6)
+
+
 def test_bytes_in_place_of_files(program, scope):
     data = fluid.io.save_persistables(EXE, None, program)
     with fluid.scope_guard(fluid.Scope()):

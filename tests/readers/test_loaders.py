@@ -122,6 +122,20 @@ def test_leaving_a_pass_early_stops_its_thread(net):
     assert threading.active_count() == before
 
 
+def test_loaders_of_programs_with_the_same_names():
+    """A training and a test program are built under a guard each, and their loaders' queues live in one Scope."""
+    made = []
+    for _ in range(2):
+        program = fluid.Program()
+        with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2])
+            fluid.io.DataLoader.from_generator([x], capacity=2, iterable=False)
+        create, buffered, read = program.global_block().ops
+        made += [create.input("blocking_queue")[0], create.output("Out")[0], buffered.output("Out")[0]]
+        assert read.input("Reader") == buffered.output("Out")
+    assert len(set(made)) == 6, made
+
+
 def test_not_iterable(net):
     loader = fluid.io.DataLoader.from_generator([net.x, net.w], capacity=2, iterable=False)
     total = total_of(net)
@@ -134,10 +148,10 @@ def test_not_iterable(net):
     create, _, read = net.global_block().ops[:3]
     assert create.attr("shape_concat") == [-1, 2, -1, 1] and create.attr("ranks") == [2, 2]
     assert create.attr("lod_levels") == [0, 1] and create.attr("dtypes") == [5, 3]
-    assert create.attr("need_check_feed") == [1, 1] and create.input("blocking_queue") == [
-        "lod_tensor_blocking_queue_0"
-    ]
-    assert (read.input("Reader"), read.output("Out")) == (["double_buffer_0"], ["x", "w"])
+    (queue,), (made,) = create.input("blocking_queue"), create.output("Out")
+    number = queue.removeprefix("lod_tensor_blocking_queue_")
+    assert create.attr("need_check_feed") == [1, 1] and made == f"create_py_reader_{number}"
+    assert (read.input("Reader"), read.output("Out")) == ([f"double_buffer_{number}"], ["x", "w"])
     loader.set_sample_generator(samples, 2, drop_last=False)
     executor = fluid.Executor()
     with pytest.raises(RuntimeError, match="loader.start"):
