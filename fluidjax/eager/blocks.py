@@ -333,9 +333,11 @@ class Blocks:
         entry = self._entries.get(point)
         return 0 if entry is None else sum(block.compilations for block in entry.blocks)
 
-    def wait(self) -> None:
-        """Wait for the blocks under compilation."""
+    def wait(self, *, well: bool = False) -> None:
+        """Wait for the blocks under compilation; ``well``: until each is compiled well, as after a long training."""
         self._jobs.wait()
+        for block in [b for e in self._entries.values() for b in e.blocks if well and b.__class__ is Whole]:
+            self._compile(block.improve)
 
 
 def _light(point: Point) -> bool:

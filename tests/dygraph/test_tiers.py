@@ -175,3 +175,13 @@ def test_on_several_ops_run_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> Non
         go.set()
         recorder.blocks.wait()
         assert held()
+
+
+def test_waiting_for_what_a_long_training_comes_to_compiles_each_block_well(options: list[Any]) -> None:
+    with dg.guard():
+        training = Training()
+        training.run(8)
+        recorder.blocks.wait(well=True)
+        recorder.blocks.wait(well=True)
+        assert options == [tiers._QUICK, None]
+        training.run(2)
