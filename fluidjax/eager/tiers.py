@@ -45,7 +45,7 @@ class Tiered:
         last: its place among what waits to be compiled well.
     """
 
-    better: Callable[[], None] | None = None
+    better: Callable[[], object] | None = None
     last = 0
 
     def __init__(self) -> None:
