@@ -26,6 +26,12 @@ def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def compiled_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that compare bits of small nets: where blocks are compiled well, these are as those of single ops."""
+    monkeypatch.setattr(blocks, "light", lambda *args: False)
+
+
+@pytest.fixture
 def own_kernels() -> Iterator[None]:
     """See ``afresh``."""
     with afresh.few_kernels():

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax.eager import blocks
 from fluidjax.eager.pending import recorder
 from fluidjax.eager.whole import fed, frames, running, standing, together
 from tests.dygraph.test_promised import Net
@@ -19,12 +18,6 @@ dg = fluid.dygraph
 FILES = frozenset(module.__file__ for module in (fed, frames, running, standing, together))
 LEARNING, PLACES, AFTER = 24, 25, 8  # there are fewer places
 Handler = Callable[[Any], None]
-
-
-@pytest.fixture(autouse=True)
-def compiled_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bits are compared, over blocks for several sets of outputs and ops one by one: compiled well they are equal."""
-    monkeypatch.setattr(blocks, "light", lambda *args: False)
 
 
 class Training:
@@ -92,6 +85,7 @@ def trains_on(training: Training) -> None:
 HANDLERS = (interrupted, timed_out, looks, looks_at_parameters, trains_on)
 
 
+@pytest.mark.usefixtures("compiled_well")
 @pytest.mark.parametrize("looks_ahead", [False, True])
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
 def test_a_step_runs_once(handler: Handler, looks_ahead: bool) -> None:
