@@ -6,6 +6,7 @@ Per net and side: seconds to the tenth step, and the median of a step once nothi
 the process on one core, which other work on the machine disturbs little), in microseconds.
 """
 
+import functools
 import importlib
 import json
 import os
@@ -41,11 +42,10 @@ def _eager(module, name):
     from benchmarks.measure import place
 
     fluid = importlib.import_module(module)
-    settle = (
-        importlib.import_module("fluidjax.eager.recorded.pending").recorder.blocks.wait
-        if module == "fluidjax"
-        else None
-    )
+    settle = None
+    if module == "fluidjax":
+        blocks = importlib.import_module("fluidjax.eager.recorded.pending").recorder.blocks
+        settle = functools.partial(blocks.wait, well=True)
     with fluid.dygraph.guard(place(fluid)):
         return measure(eager_models.MODELS[name](fluid), *([settle] if settle else []))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fluidjax.eager.sequences import blocks, tiers
 from tests.dygraph import afresh
 
 
@@ -15,6 +16,19 @@ def nothing_remembered() -> Iterator[None]:
     """See ``afresh``."""
     with afresh.nothing_remembered():
         yield
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long steps take and how many processors there are decide nothing here (test_tiers sees to both)."""
+    monkeypatch.setattr(tiers, "_WELL", 1e9)
+    monkeypatch.setattr(blocks, "one_processor", lambda: False)
+
+
+@pytest.fixture
+def compiled_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that compare bits of small nets: where blocks are compiled well, these are as those of single ops."""
+    monkeypatch.setattr(blocks, "light", lambda *args: False)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fluidjax.eager.sequences.jobs import Jobs
+from fluidjax.eager.sequences.jobs import BETTER, Jobs
 
 
 class Sequence:
@@ -33,6 +33,23 @@ def test_what_ran_last_is_compiled_first_and_a_later_request_replaces_an_earlier
     jobs.wait()
     assert sorted(done[:2]) == ["new", "rest"]
     assert done[2:] == ["old"]
+
+
+def test_what_is_there_is_compiled_better_when_nothing_else_waits() -> None:
+    jobs, begun, go = Jobs(), threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def first() -> None:
+        begun.set()
+        go.wait()
+
+    jobs.add(Sequence(0), "whole", first)
+    begun.wait()
+    jobs.add(Sequence(9), BETTER, lambda: done.append("better"))
+    jobs.add(Sequence(1), "whole", lambda: done.append("whole"))
+    go.set()
+    jobs.wait()
+    assert done == ["whole", "better"]
 
 
 def test_an_error_is_raised_where_the_work_is_waited_for() -> None:

@@ -85,6 +85,7 @@ def trains_on(training: Training) -> None:
 HANDLERS = (interrupted, timed_out, looks, looks_at_parameters, trains_on)
 
 
+@pytest.mark.usefixtures("compiled_well")
 @pytest.mark.parametrize("looks_ahead", [False, True])
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
 def test_a_step_runs_once(handler: Handler, looks_ahead: bool) -> None:

@@ -4,9 +4,9 @@ At first, ops run one by one, through kernels of their own. When the same ops re
 sequence, a thread compiles them as one block while they still run one by one; from then on they are a single call.
 Sequences that differ only in numbers (learning rates, inputs) are the same block; reading a value in between starts
 another. A long sequence runs in chunks, which other sequences may have as well (see ``chunks``); these are compiled
-first, and all as one block once its repetitions have taken as long as compiling may. Sequences that differ only in
-shapes and numbers learn from each other: a length of sentences that comes a second time is compiled if other lengths
-have shown that the net recurs.
+first, and all as one block once its repetitions have taken as long as compiling may. Blocks are compiled quickly at
+first (see ``tiers``). Sequences that differ only in shapes and numbers learn from each other: a length of sentences
+that comes a second time is compiled if other lengths have shown that the net recurs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import numpy as np
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.garbage import wait_for
 from fluidjax.eager.sequences.chunks import Chunked, Chunks
-from fluidjax.eager.sequences.jobs import Jobs
-from fluidjax.eager.sequences.order import Record, one_by_one
+from fluidjax.eager.sequences.jobs import BETTER, Jobs, one_processor
+from fluidjax.eager.sequences.order import Record, one_by_one, output_specs
 from fluidjax.eager.sequences.packs import Piece, donatable, packs_of, replaced, taken, within_room
 from fluidjax.eager.sequences.points import Point
+from fluidjax.eager.sequences.tiers import Tiered, light
 from fluidjax.eager.values import Spec
-from fluidjax.execution.executables.executable import Executable
 from fluidjax.execution.steps.buffers import joined
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64, with_x64
@@ -39,12 +39,13 @@ from lowering.engine.x64 import in_x64, with_x64
 _KEPT, _OPS = 1024, 200_000  # sequences that are remembered, and their ops
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
 _SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
+_QUICK = 3  # times as many if they are compiled quickly at first
 _LENGTH, _PATIENCE = 64, 4  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
 _OFTEN = 0.0002  # per op: in long ones that took this long, parts without repetitions are compiled too
 _SECONDS = 0.004  # per op: longer ones, once repeating them has taken this long, which is half of what compiling takes
 
 
-class Whole:
+class Whole(Tiered):
     """A sequence as one compiled block.
 
     Attributes:
@@ -63,6 +64,7 @@ class Whole:
         donated: Sequence[int],
         keeps: bool = False,
     ) -> None:
+        super().__init__()
         self.alive, self.keeps = tuple(alive), keeps
         self.places = {code: k for k, code in enumerate(alive)}
         self.compilations = 1
@@ -75,8 +77,7 @@ class Whole:
         taken_over = {*within_room(records, leaves, [alive[k] for k in self.given], free)}
         self.donated = [n for n, k in enumerate(self.singles) if k in taken_over]
         self._order = self._order_of_results()
-        self._settled = False
-        self._executable: Executable = uninterrupted(partial(self._compile, records, leaves))
+        uninterrupted(partial(self._compile, records, leaves))
 
     def _order_of_results(self) -> list[int]:
         """For each output, its number among the single results and the pieces."""
@@ -85,7 +86,7 @@ class Whole:
         return [numbers[code] for code in self.alive]
 
     @in_x64
-    def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> Executable:
+    def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> None:
         def block(*given: Any) -> list[Any]:
             arrays: list[Any] = [None] * len(leaves)
             for k, array in zip(self.singles, given, strict=False):
@@ -100,20 +101,8 @@ class Whole:
         avals = [leaves[k].aval for k in self.singles]
         avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
         taken_over = [] if self.keeps else [*self.donated, *range(len(self.singles), len(avals))]
-        return Executable.of(jax.jit(block, donate_argnums=taken_over).trace(*avals))
-
-    def call(self, arguments: Sequence[Any]) -> Any:
-        """The results of the executable, as XLA gives them, with 64-bit types enabled."""
-        found = self._executable.call(*arguments)
-        if not self._settled:
-            self._executable.settle()
-            self._settled = True
-        return found
-
-    @property
-    def direct(self) -> Any:
-        """The executable, once it has run, whatever jax's settings are: it takes arrays of the device."""
-        return self._executable.call
+        quick = light([kernel.type for kernel, *_ in records], output_specs(records, leaves), len(records))
+        self._compile_first(jax.jit(block, donate_argnums=taken_over).trace(*avals), len(records), quick=quick)
 
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; the list must hold the only references to leaves that may be donated."""
@@ -170,12 +159,13 @@ class Entry:
         family: the sequences that are like it.
         blocks: its compiled forms, the best first.
         last: when it occurred last, counted in runs.
+        quick: whether a block of it is compiled quickly at first.
         asked: the outputs, whether as one block, and whether as one that keeps its arguments, that the compiling
             thread was given.
     """
 
-    def __init__(self, family: Family, last: int) -> None:
-        self.family, self.last = family, last
+    def __init__(self, family: Family, last: int, quick: bool) -> None:
+        self.family, self.last, self.quick = family, last, quick
         self.seconds = 0.0  # of CPU time, taken by repetitions
         self.blocks: list[Whole | Chunked] = []
         self.asked: list[tuple[frozenset[int], bool, bool]] = []
@@ -194,7 +184,7 @@ class Entry:
         """Whether to compile it, which occurs again, as one block (True) or in chunks (False); None for neither."""
         if self.family.seen < min(2 + ops // _LENGTH, _PATIENCE):
             return None
-        whole = ops <= _SMALL or self.seconds >= ops * _SECONDS
+        whole = ops <= (_SMALL * _QUICK if self.quick else _SMALL) or self.seconds >= ops * _SECONDS
         alike = [(held, as_one) for held, as_one, kept in self.asked if kept >= keeps]
         if sum(as_one == whole for _, as_one in alike) >= _VARIANTS:
             return None
@@ -239,6 +229,7 @@ class Blocks:
         whole = entry.wants(alive, point.depth, keeps)
         if whole is not None:
             self._ask(entry, whole, point, arrays, alive, keeps)
+            block = entry.fitting(alive, keeps)
         if block.__class__ is Whole:
             return block.run(arrays, alive)
         begin = time.thread_time()  # what other processes take decides nothing
@@ -282,7 +273,7 @@ class Blocks:
         if entry is None:
             alike = tuple([(p.kernel.type, p.codes, *[out is None for out in p.outs]) for p in point.way()])
             family = self._families.setdefault(alike, Family())
-            entry = self._contents[content] = Entry(family, self._runs)
+            entry = self._contents[content] = Entry(family, self._runs, _light(point))
         self._entries[point] = entry
         self._ops += point.depth
         while len(self._entries) > _KEPT or (self._ops > _OPS and len(self._entries) > 1):
@@ -307,10 +298,13 @@ class Blocks:
         else:
             often = entry.family.seconds >= point.depth * _OFTEN
             work = partial(self._compile_chunks, entry, self._chunks.cut(point, alive), often)
-        self._jobs.add(entry, "whole" if whole else "chunks", work)
+        done = self._jobs.add(entry, "whole" if whole else "chunks", work)
+        if whole and entry.quick and one_processor():
+            done.exception()  # waits: the ops one by one would take what the thread needs, and take it for longer
 
     def _compile_whole(self, entry: Entry, *args: Any) -> None:
         made = Whole(*args)
+        made.better = partial(self._jobs.add, made, BETTER, partial(self._compile, made.improve))
         entry.blocks.insert(0, made)
         self.compilations += made.compilations
 
@@ -339,9 +333,16 @@ class Blocks:
         entry = self._entries.get(point)
         return 0 if entry is None else sum(block.compilations for block in entry.blocks)
 
-    def wait(self) -> None:
-        """Wait for the blocks under compilation."""
+    def wait(self, *, well: bool = False) -> None:
+        """Wait for the blocks under compilation; ``well``: until each is compiled well, as after a long training."""
         self._jobs.wait()
+        for block in [b for e in self._entries.values() for b in e.blocks if well and b.__class__ is Whole]:
+            self._compile(block.improve)
+
+
+def _light(point: Point) -> bool:
+    way = point.way()
+    return light([each.kernel.type for each in way], chain.from_iterable([each.outs for each in way]), point.depth)
 
 
 def _records(point: Point) -> list[Record]:

@@ -1,7 +1,11 @@
-"""What the compiling thread is given: what belongs to the sequence that ran last comes first."""
+"""What the compiling thread is given.
+
+What belongs to the sequence that ran last comes first, and at the end what is there and is compiled better.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -11,6 +15,13 @@ import jax
 from fluidjax.execution.executables import background
 from fluidjax.execution.executables.allocator import give_back_freed_memory
 from lowering.engine.x64 import with_device
+
+BETTER = "better"  # the kind of a task that nothing waits for
+
+
+def one_processor() -> bool:
+    """Whether the thread and what runs beside it have one processor between them."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) == 1
 
 
 class _Job(NamedTuple):
@@ -29,8 +40,8 @@ class Jobs:
         self._waiting: dict[Any, _Job] = {}
         self._open: list[Future[None]] = []
 
-    def add(self, entry: Any, kind: str, work: Callable[[], None]) -> None:
-        """Have work done for an entry, whose ``last`` says when its sequence ran."""
+    def add(self, entry: Any, kind: str, work: Callable[[], None]) -> Future[None]:
+        """Have work done for an entry, whose ``last`` says when its sequence ran; returns its outcome."""
         job = _Job(work, jax.config.jax_default_device, Future())  # type: ignore[attr-defined]
         replaced = self._waiting.pop((entry, kind), None)
         if replaced is not None:
@@ -39,6 +50,7 @@ class Jobs:
         self._open.append(job.done)
         self._waiting[entry, kind] = job
         background.submit(self._work)
+        return job.done
 
     def wait(self) -> None:
         """Wait for all of it, and raise the first error."""
@@ -62,7 +74,7 @@ class Jobs:
     def _taken(self) -> _Job | None:
         """The job to do next; None if each was replaced."""
         while keys := [*self._waiting]:
-            job = self._waiting.pop(max(keys, key=lambda key: key[0].last), None)
+            job = self._waiting.pop(max(keys, key=lambda key: (key[1] != BETTER, key[0].last)), None)
             if job is not None:
                 return job
         return None

@@ -61,7 +61,7 @@ class Frame:
     def put(self, outer: list[Any]) -> bool:
         """Put what comes from the host where it stays; returns whether ``results`` gives the results of a run."""
         fed = self._fed
-        if fed is None:
+        if fed is None or not self.block.ready:
             return False
         fed.put(outer)
         return np.ndarray not in {*map(type, outer)}

@@ -182,7 +182,8 @@ def _strip(lowered: jax.stages.Lowered) -> None:
 
 
 def _compiled(lowered: jax.stages.Lowered, options: dict[str, Any]) -> jax.stages.Compiled:
-    with emitting_last() if default_device().platform == "cpu" else contextlib.nullcontext():
+    contexts = default_device().platform == "cpu" and options.get("xla_cpu_use_fusion_emitters", True)
+    with emitting_last() if contexts else contextlib.nullcontext():
         return lowered.compile(options)
 
 
