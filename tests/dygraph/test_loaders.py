@@ -165,7 +165,7 @@ def test_each_epoch_of_a_shuffled_generator_has_an_order_of_its_own() -> None:
         loader = fluid.io.DataLoader.from_generator(capacity=2, return_list=True, use_multiprocess=True)
         loader.set_batch_generator(shuffled)
         np.random.seed(1)
-        epochs = [[batch[0].numpy().item() for batch in loader()] for _ in range(2)]
+        epochs = [[np.array(batch[0]).item() for batch in loader()] for _ in range(2)]
     np.random.seed(1)
     assert epochs == [np.random.permutation(6).tolist() for _ in range(2)]
     assert epochs[0] != epochs[1]
