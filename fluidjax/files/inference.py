@@ -10,6 +10,7 @@ from typing import Any
 from fluidjax import unique_name
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import explain
+from fluidjax.base.mode import tracer_guard
 from fluidjax.base.scope import Scope, global_scope
 from fluidjax.files import atomic, remote, trust, variables
 from fluidjax.files.compatible import stamp
@@ -158,9 +159,10 @@ def without_feeds_and_fetches(program: Program) -> Program:
 
 
 def with_feeds_and_fetches(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:
-    """The same program, with feed and fetch ops put around it."""
-    prepend_feed_ops(program, feed_names)
-    append_fetch_ops(program, fetch_names)
+    """The same program, with feed and fetch ops put around it; written, not run, in eager mode, too."""
+    with tracer_guard(None):
+        prepend_feed_ops(program, feed_names)
+        append_fetch_ops(program, fetch_names)
     return program
 
 

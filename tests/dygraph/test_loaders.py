@@ -152,3 +152,20 @@ def test_ends_of_processes_are_handled_once(monkeypatch: pytest.MonkeyPatch) -> 
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert heard == [(signal.SIGCHLD, None)]
+
+
+def test_each_epoch_of_a_shuffled_generator_has_an_order_of_its_own() -> None:
+    """A forked process would begin each epoch with the same random state."""
+
+    def shuffled():
+        for i in np.random.permutation(6):
+            yield [np.array([i])]
+
+    with dg.guard():
+        loader = fluid.io.DataLoader.from_generator(capacity=2, return_list=True, use_multiprocess=True)
+        loader.set_batch_generator(shuffled)
+        np.random.seed(1)
+        epochs = [[np.array(batch[0]).item() for batch in loader()] for _ in range(2)]
+    np.random.seed(1)
+    assert epochs == [np.random.permutation(6).tolist() for _ in range(2)]
+    assert epochs[0] != epochs[1]

@@ -79,6 +79,22 @@ def test_run(model, way):
     assert [(r.shape, r.dtype, r.lod) for r in results] == [([2, 4], core.PaddleDType.FLOAT32, [])] * 2
 
 
+@pytest.mark.parametrize("way", ["folder", "two files", "native"])
+def test_run_in_eager_mode(model, way, tmp_path):
+    """As an eager parser does that has its sentences cut by a deployed model."""
+    folder, expected = model
+    with fluid.dygraph.guard(fluid.CPUPlace()):
+        predictor = create_paddle_predictor(configs(folder)[way])
+        results = predictor.run([PaddleTensor(X), words()])
+        again = predictor.clone().run([PaddleTensor(X), words()])
+        predictor.SaveOptimModel(str(tmp_path))
+        assert fluid.in_dygraph_mode()
+    same(arrays(results), expected)
+    same(arrays(again), expected)
+    saved = create_paddle_predictor(AnalysisConfig(str(tmp_path / "model"), str(tmp_path / "params")))
+    same(arrays(saved.run([PaddleTensor(X), words()])), expected)
+
+
 def test_zero_copy(model):
     folder, expected = model
     config = AnalysisConfig(str(folder / "dir"))

@@ -58,6 +58,14 @@ def test_a_stream_of_graphs_compiles_a_few_times(counted: bool, rng: np.random.G
     assert found.compilations <= 6
 
 
+def test_counts_may_be_of_other_feeds_than_the_first(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first room for nodes is too small for the edges of the first batch, which are fed before them."""
+    fed = [graph(rng, *sizes) for sizes in ((44, 150, 3), (50, 170, 4))]
+    feeds = [{"src": feed["src"], **feed} for feed in fed]
+    exact = exactly(monkeypatch, classified(NETWORKS["gcn"], counted=False), feeds)
+    hold(taken(classified(NETWORKS["gcn"], counted=True), feeds, True), exact, 2)
+
+
 def test_graphs_of_which_only_the_edges_change(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = [graph(rng, 20, edges, 3) for edges in (31, 50, 27, 44)]
     build = classified(NETWORKS["sage"], counted=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
@@ -194,7 +194,9 @@ class Feeder:
         return {name: given[name].shape[0] for name, shape in declared.items() if shape and shape[0] < 0}
 
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
-        """The values with this batch's labels, and the size of each label; no labels where a value is empty."""
+        """The values with this batch's labels, and the size of each label, in the order of ``_labels_of``; no labels
+        where a value is empty.
+        """
         dense = {n: v.data for n, v in zip(names, values, strict=True) if type(v) is Dense}
         if not dense:
             return values, {}
@@ -204,7 +206,8 @@ class Feeder:
             labelled = {name: self._dims.labelled(name, data) for name, data in dense.items()}
         if min(sizes.values(), default=1) < 1:
             return [v.data if type(v) is Dense else v for v in values], {}
-        return [labelled.get(n, v) for n, v in zip(names, values, strict=True)], sizes
+        found = [labelled.get(n, v) for n, v in zip(names, values, strict=True)]
+        return found, {label: sizes[label] for label in _labels_of(found)}
 
     def _visit(self, values: list[Any], labels: Mapping[int, int]) -> Visit:
         ragged = [v for v in values if type(v) is Ragged]
@@ -317,6 +320,11 @@ def _exact(value: Any) -> Any:
     return value.data if type(value) is Dense else value
 
 
+def _labels_of(values: Iterable[Any]) -> list[int]:
+    """The labels of dense feeds, in the order in which they are met."""
+    return list(dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values()))
+
+
 def _in_room(values: list[Any], room: Sizes) -> list[Any]:
     """``room`` lists that of each ragged value, then that of each label, in order."""
     at, found = 0, []
@@ -327,8 +335,7 @@ def _in_room(values: list[Any], room: Sizes) -> list[Any]:
         found.append(value)
     if at == len(room):
         return found
-    labels = dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values())
-    wide = dict(zip(labels, room[at:], strict=True))
+    wide = dict(zip(_labels_of(values), room[at:], strict=True))
     return [v.value(wide) if type(v) is Dense else v for v in found]
 
 
