@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import fluidjax as fluid
-from fluidjax import executor, layers
+from fluidjax import layers
+from fluidjax.execution import preparing
 from fluidjax.framework.view import program_view
 from lowering.loops.fission import split_loops
 from lowering.program import ProgramView
@@ -84,7 +85,7 @@ def outcomes(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, make: An
     feeds = {n: ragged(rng.standard_normal((sum(LENGTHS), WIDTH)).astype(np.float32), LENGTHS) for n in "xy"}
     weights = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in main.all_parameters()}
     split = run(main, startup, feeds, fetch, weights)
-    monkeypatch.setattr(executor, "split_loops", lambda program, kept=(): program)
+    monkeypatch.setattr(preparing, "split_loops", lambda program, kept=(): program)
     main.__dict__.pop("_prepared_cache", None)
     return split, run(main, startup, feeds, fetch, weights)
 
@@ -163,7 +164,7 @@ def test_parameters_are_trained_alike_over_several_runs(rng, monkeypatch) -> Non
     feeds = {n: ragged(rng.standard_normal((sum(LENGTHS), WIDTH)).astype(np.float32), LENGTHS) for n in "xy"}
     for split in (True, False):
         if not split:
-            monkeypatch.setattr(executor, "split_loops", lambda program, kept=(): program)
+            monkeypatch.setattr(preparing, "split_loops", lambda program, kept=(): program)
         main, startup, fetch = build(make)
         main.random_seed = startup.random_seed = 3
         exe = fluid.Executor(fluid.CPUPlace())
