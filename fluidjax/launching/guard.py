@@ -23,12 +23,14 @@ class Guard:
 
     def __enter__(self) -> Guard:
         self._groups: set[int] = set()
-        self._process = _begun() if hasattr(os, "killpg") else None
+        self._process: subprocess.Popen[bytes] | None = None
+        if hasattr(os, "killpg"):
+            self._begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process is not None:
-            self._process.communicate()
+            self._end()
 
     def add(self, group: int) -> None:
         """Guard a process group, known by the process that leads it."""
@@ -43,20 +45,30 @@ class Guard:
     def renew(self) -> None:
         """Start another guard if the one that there was has been ended: what it guarded does not need it to go on."""
         if self._process is not None and self._process.poll() is not None:
-            self._process.communicate()
-            self._process = _begun()
+            self._end()
+            self._begin()
+
+    def _begin(self) -> None:
+        """Start a guard. The groups are in the pipe before it is there, so it knows them however soon this one ends."""
+        read, write = os.pipe()
+        try:
+            self._pipe = os.fdopen(write, "wb", buffering=0)
             for group in self._groups:
-                self._tell(f"+{group}")
+                self._pipe.write(f"+{group}\n".encode())
+            command = [sys.executable, "-I", "-S", __file__]
+            self._process = subprocess.Popen(command, stdin=read, start_new_session=True)
+        finally:
+            os.close(read)
+
+    def _end(self) -> None:
+        self._pipe.close()
+        if self._process is not None:
+            self._process.wait()
 
     def _tell(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
+        if self._process is not None:
             with contextlib.suppress(BrokenPipeError):  # ``renew`` tells the next one
-                print(line, file=self._process.stdin, flush=True)
-
-
-def _begun() -> subprocess.Popen[str]:
-    command = [sys.executable, "-I", "-S", __file__]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+                self._pipe.write(f"{line}\n".encode())
 
 
 def _watch() -> None:

@@ -132,6 +132,28 @@ def test_a_guard_that_was_ended_is_replaced() -> None:
         assert guard._process.poll() is None
 
 
+ENDS_AT_ONCE = """
+import os, subprocess, sys
+from fluidjax.launching import guard as module
+idle = [sys.executable, "-c", "import time; time.sleep(300)"]
+child = subprocess.Popen(idle, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+print(child.pid, flush=True)
+with module.Guard() as guard:
+    guard.add(child.pid)
+    guard._process.kill()
+    guard._process.wait()
+    start = subprocess.Popen
+    subprocess.Popen = lambda *args, **settings: (start(*args, **settings), os._exit(1))
+    guard.renew()
+"""
+
+
+def test_a_new_guard_knows_the_groups_however_soon_its_launcher_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS_AT_ONCE], stdout=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1
+    until(lambda: not alive(int(done.stdout)), 60)
+
+
 def until(what: Callable[[], bool], seconds: float) -> None:
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
