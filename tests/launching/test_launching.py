@@ -108,7 +108,7 @@ jobs.run(lambda: [member], log_dir={str(tmp_path)!r})
     if not guarded:
         (first,) = guards(launcher.pid)
         os.kill(first, signal.SIGKILL)
-        until(lambda: bool(guards(launcher.pid)) and guards(launcher.pid) != [first], 120)
+        until(lambda: guards(launcher.pid) not in ([], [first]), 120)
         assert launcher.poll() is None
     launcher.send_signal(number)
     launcher.wait(120)
