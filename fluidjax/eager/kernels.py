@@ -22,9 +22,9 @@ from fluidjax.eager.first.runs import FirstRuns, plain_arrays, signature_of
 from fluidjax.eager.values import Spec, spec_of
 from fluidjax.execution.executables.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
+from lowering.draws.random_bits import fold_in, seed_key
 from lowering.engine.call import call
 from lowering.engine.context import Context, special
-from lowering.engine.draws.random_bits import fold_in, seed_key
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.precision import in_full_precision
 from lowering.engine.shapes.infer import insist
@@ -110,7 +110,7 @@ class Kernel:
         known: the specs of outputs by those of inputs; None if known only to a run; if all outputs are unchanged
             inputs, for each output the number of the input.
         takes_key: whether it draws random numbers from a key passed as its first input.
-        on_host: whether its only draws are of a kind done without compiling (see ``lowering.engine.draws.host_bits``).
+        on_host: whether its only draws are of a kind done without compiling (see ``lowering.draws.host_bits``).
         width: the number of outputs, and of inputs that the op updates.
         checked: whether its inputs' numbers are checked.
         simple: whether its outputs are all that it writes, and all its inputs have values.

@@ -27,11 +27,11 @@ from lowering.engine.dataflow import definitions, needs
 from lowering.engine.plan import Plan, make_plan
 from lowering.engine.runner import Runner
 from lowering.engine.shapes.validate import validate
-from lowering.engine.sizes.counts import plain
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
+from lowering.sizes.counts import plain
 from lowering.wide.calls import check_left, ended
 from lowering.wide.widen import widened
 

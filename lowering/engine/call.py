@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import is_float
-from lowering.engine.sizes.counts import SlotValues, plain
 from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
 from lowering.registry import Masked, OpDef, Slot, Wise
+from lowering.sizes.counts import SlotValues, plain
 from lowering.values import (
     Form,
     LoDArray,

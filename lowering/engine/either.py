@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from lowering.engine.dataflow import needs
-from lowering.loops.carried import same_structure
-from lowering.loops.tracing import trace
 from lowering.program import OpView
 from lowering.registry import get_op
+from lowering.structure import same_structure
+from lowering.tracing import trace
 from lowering.values import Array
 
 if TYPE_CHECKING:

@@ -12,33 +12,33 @@ import jax
 import numpy as np
 
 from lowering import symbols
+from lowering.draws.host_bits import is_host_key
+from lowering.draws.random_bits import fold_in, seed_key
 from lowering.engine import kinds
+from lowering.engine.align import UNEVEN, Conditions, FedRows, aligned, regrown
+from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.barriers import find_recomputed, separate
 from lowering.engine.call import call, gather, scatter
 from lowering.engine.checks import Watch, merged
 from lowering.engine.context import Context, Env, in_place, special
 from lowering.engine.dataflow import uses
 from lowering.engine.declared import in_declared_rank
-from lowering.engine.draws.host_bits import is_host_key
-from lowering.engine.draws.random_bits import fold_in, seed_key
 from lowering.engine.either import run_either
 from lowering.engine.messages import op_error_message
 from lowering.engine.pinned import compared, pinned_value
 from lowering.engine.precision import in_full_precision
 from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
 from lowering.engine.single_wide import run_with_room
-from lowering.engine.sizes.align import UNEVEN, Conditions, FedRows, aligned, regrown
-from lowering.engine.sizes.array_facts import ArrayFacts
-from lowering.engine.sizes.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
-from lowering.engine.sizes.followed import Followed, refused_numbers, unsized
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes, OpError
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import Check, OpDef, get_op
+from lowering.sizes.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
+from lowering.sizes.labels import Labels
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
 from lowering.wide.call import Noted, is_wide, refused, takes_room
 from lowering.wide.calls import check_gradients_of_wide, placed, run_wide
-from lowering.wide.labels import Labels
+from lowering.wide.followed import Followed, refused_numbers, unsized
 
 
 class Runner:

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 
 from lowering.engine.single import CompiledOp
-from lowering.engine.sizes.counts import SlotValues, each, flat
 from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import OpDef, Slot
+from lowering.sizes.counts import SlotValues, each, flat
 from lowering.values import Axis, LoDArray, Wide, data_of, exact
 from lowering.wide.call import is_wide
 from lowering.wide.rules import RULES

@@ -19,7 +19,6 @@ import numpy as np
 
 from lowering.errors import NeedsConcrete
 from lowering.loops.carried import (
-    abstract,
     array_template,
     element,
     element_template,
@@ -27,7 +26,6 @@ from lowering.loops.carried import (
     join,
     known,
     known_int,
-    same_structure,
     scalar,
     stack,
     stacked_template,
@@ -35,6 +33,7 @@ from lowering.loops.carried import (
     zero_gradient,
     zeros,
 )
+from lowering.structure import abstract, same_structure
 from lowering.values import LoDArray, SelectedRows, TensorArray, Wide
 
 

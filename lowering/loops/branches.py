@@ -19,25 +19,16 @@ from lowering.engine.context import Context
 from lowering.engine.dataflow import all_writes, definitions
 from lowering.errors import LoweringError, NeedsConcrete, UninitializedError
 from lowering.loops import arrays
-from lowering.loops.carried import (
-    abstract,
-    fit,
-    join,
-    known,
-    same_structure,
-    scalar,
-    with_rows_of,
-    zero_gradient,
-    zeros,
-)
+from lowering.loops.carried import fit, join, known, scalar, with_rows_of, zero_gradient, zeros
 from lowering.loops.save_plan import ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
-from lowering.loops.tracing import trace
 from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked
 from lowering.program import EMPTY, GRAD, BlockView, ProgramView
+from lowering.sizes.labels import count_of
+from lowering.structure import abstract, same_structure
+from lowering.tracing import trace
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray, Wide
 from lowering.wide.call import refused
-from lowering.wide.labels import count_of
 
 
 def condition(ctx: Context, cond: list[Any], inputs: list[Any], is_scalar: bool) -> Any:

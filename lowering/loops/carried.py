@@ -17,6 +17,7 @@ import numpy as np
 
 from lowering.errors import CarryChanges, NeedsConcrete, NeedsExact
 from lowering.ragged.rows import stretch
+from lowering.structure import abstract, same_nesting, same_structure, traced_dtype
 from lowering.symbols import number
 from lowering.values import Array, LoDArray, SelectedRows, TensorArray, Wide
 
@@ -42,17 +43,6 @@ def scalar(value: Any, dtype: Any = np.int32) -> Array:
     """The single element of ``value`` as a scalar of ``dtype``."""
     data = value.data if isinstance(value, LoDArray) else value
     return data.reshape(()).astype(dtype)
-
-
-def abstract(value: Any) -> Any:
-    """``value`` with each leaf replaced by its shape and dtype."""
-    return jax.tree_util.tree_map(lambda v: jax.ShapeDtypeStruct(np.shape(v), _dtype(v)), value)
-
-
-def _dtype(value: Any) -> Any:
-    """The type that a value has once it is traced: host values of 64 bits have 32 where JAX has."""
-    dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
-    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def zeros(template: Any) -> Any:
@@ -84,10 +74,10 @@ def join(a: Any, b: Any) -> Any:
         return _join_arrays(a, b)
     if isinstance(a, LoDArray) or isinstance(b, LoDArray):
         return _join_lod(_lod_carry(a), _lod_carry(b))
-    if not _same_tree(a, b):
+    if not same_nesting(a, b):
         raise CarryChanges(f"a loop carries a {type(a).__name__} that becomes a {type(b).__name__}")
     if hasattr(a, "shape") and hasattr(b, "shape") and not isinstance(a, SelectedRows):
-        if a.shape == b.shape and _dtype(a) == _dtype(b):
+        if a.shape == b.shape and traced_dtype(a) == traced_dtype(b):
             return abstract(a)
         return _join_lod(_lod_carry(a), _lod_carry(b))
     if jax.tree_util.tree_leaves(abstract(a)) != jax.tree_util.tree_leaves(abstract(b)):
@@ -104,19 +94,19 @@ def _lod_carry(value: Any) -> LoDArray:
 
 
 def _join_lod(a: LoDArray, b: LoDArray) -> Any:
-    if _dtype(a.data) != _dtype(b.data):
+    if traced_dtype(a.data) != traced_dtype(b.data):
         raise CarryChanges(f"a loop carries a value whose dtype changes from {a.dtype} to {b.dtype}")
     if len(a.shape) != len(b.shape) or a.shape[1:] != b.shape[1:]:
         raise CarryChanges(f"a loop carries a value whose shape changes from {list(a.shape)} to {list(b.shape)}")
     ragged = a.shape != b.shape or a.padded or b.padded
     lod = _join_offsets(a, b)
     if not ragged and not lod:
-        return jax.ShapeDtypeStruct(a.shape, _dtype(a.data))
+        return jax.ShapeDtypeStruct(a.shape, traced_dtype(a.data))
     count = jax.ShapeDtypeStruct((), np.dtype(np.int32))
     grown = any(x.shape != y.shape for x, y in zip(a.lod, b.lod, strict=False))
     several = a.nseq is not None or b.nseq is not None or grown
     longest = tuple(max(p) for p in zip(a.longest, b.longest, strict=False)) if a.longest and b.longest else ()
-    data = jax.ShapeDtypeStruct((max(a.capacity, b.capacity), *a.shape[1:]), _dtype(a.data))
+    data = jax.ShapeDtypeStruct((max(a.capacity, b.capacity), *a.shape[1:]), traced_dtype(a.data))
     return LoDArray(data, lod, count if ragged else None, count if several and lod else None, longest)
 
 
@@ -175,20 +165,6 @@ def element(buffer: Any, i: Any) -> Any:
 def element_template(buffer: Any) -> Any:
     """The abstract element of a stacked buffer."""
     return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), buffer)
-
-
-def _same_tree(a: Any, b: Any) -> bool:
-    one: Any = jax.tree_util.tree_structure(a)
-    return bool(one == jax.tree_util.tree_structure(b))
-
-
-def same_structure(a: Any, b: Any) -> bool:
-    """Whether two values agree in structure, shapes and dtypes."""
-    a, b = abstract(a), abstract(b)
-    return _same_tree(a, b) and all(
-        x.shape == y.shape and x.dtype == y.dtype
-        for x, y in zip(jax.tree_util.tree_leaves(a), jax.tree_util.tree_leaves(b), strict=True)
-    )
 
 
 def fit(value: Any, template: Any, *, backward: bool = False) -> Any:

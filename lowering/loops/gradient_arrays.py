@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.dataflow import definitions, uses
-from lowering.engine.sizes.array_facts import ArrayFacts
 from lowering.loops.facts import Affine, Follow
 from lowering.program import BlockView, OpView, ProgramView
 

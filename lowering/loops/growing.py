@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import CarryChanges
-from lowering.loops.carried import abstract
-from lowering.loops.tracing import trace
+from lowering.sizes.labels import Carried, family, grown
+from lowering.structure import abstract
+from lowering.tracing import trace
 from lowering.values import Axis, Wide
-from lowering.wide.labels import Carried, family, grown
 
 Env = dict[str, Any]
 Step = Callable[[Env, Any], tuple[Env, Env, Env]]

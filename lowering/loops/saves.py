@@ -18,11 +18,12 @@ import numpy as np
 
 from lowering.engine.runner import Runner
 from lowering.loops import arrays
-from lowering.loops.carried import element, same_structure, scalar
+from lowering.loops.carried import element, scalar
 from lowering.loops.facts import Affine, Again, Facts
 from lowering.loops.remake import Choice, Remade, remake
 from lowering.loops.save_plan import BEFORE, SavePlan
 from lowering.program import OpView
+from lowering.structure import same_structure
 from lowering.values import LoDArray, StepScopes, TensorArray, Wide
 
 

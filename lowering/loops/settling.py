@@ -10,8 +10,9 @@ import numpy as np
 
 from lowering.engine.dataflow import flow
 from lowering.errors import CarryChanges, NeedsExact
-from lowering.loops.carried import abstract, join, known_int, same_structure
-from lowering.loops.tracing import trace
+from lowering.loops.carried import join, known_int
+from lowering.structure import abstract, same_structure
+from lowering.tracing import trace
 
 if TYPE_CHECKING:
     from lowering.loops.while_loop import Loop

@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR_ARRAY
+from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
 from lowering.engine.dataflow import uses
 from lowering.engine.runner import Runner
-from lowering.engine.sizes.array_facts import ArrayFacts
 from lowering.errors import CarryChanges, LoweringError, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.loops import arrays
-from lowering.loops.carried import fit, known, same_structure, scalar, stacked_template, zeros
+from lowering.loops.carried import fit, known, scalar, stacked_template, zeros
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
 from lowering.loops.growing import FIRST_STEPS, Growth, growth
@@ -33,6 +33,7 @@ from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blo
 from lowering.loops.saves import Recorder
 from lowering.loops.settling import settled
 from lowering.program import BlockView
+from lowering.structure import same_structure
 from lowering.values import StepScopes, TensorArray, is_padded
 from lowering.wide.call import is_wide, refused
 

@@ -14,13 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from lowering.loops.arrays import plain_element
-from lowering.loops.carried import abstract, stacked_template, zeros
-from lowering.loops.tracing import trace
+from lowering.loops.carried import stacked_template, zeros
 from lowering.program import OpView
+from lowering.sizes.moves import refilled
+from lowering.structure import abstract
+from lowering.tracing import trace
 from lowering.values import Array, Axis, Wide
 from lowering.wide.call import is_wide, refused
 from lowering.wide.calls import bare, ended, widened
-from lowering.wide.moves import refilled
 
 Env = dict[str, Any]
 Axes = tuple[Axis, ...]

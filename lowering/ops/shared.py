@@ -12,10 +12,10 @@ from jax._src.config import eager_constant_folding
 from jax._src.core import trace_state_clean
 
 from lowering.dtypes import SELECTED_ROWS
-from lowering.engine.host_arrays import to_device, zeros
-from lowering.engine.sizes.counts import sizes_of
+from lowering.host_arrays import to_device, zeros
 from lowering.program import EMPTY, VarInfo
 from lowering.registry import WISE, Wise
+from lowering.sizes.counts import sizes_of
 from lowering.symbols import is_symbol
 from lowering.values import RowCounts, SelectedRows, concrete
 

@@ -10,9 +10,10 @@ So the only invariant is that unused positions are finite where all others are, 
 (``rules``) tells which axes its results have, and what it combines; an op without a rule, or whose rule refuses,
 gets the true sizes, and is compiled for each size.
 
-``calls`` runs an op so, and ``call`` is what its rule sees of it; ``labels`` say which axes use the same number of
-positions; ``meet`` pairs axes whose sizes come from different places; ``joined`` puts parts together; ``shapes``,
-``along``, ``windows``, ``norms``, ``losses`` and ``boxes`` are the rules of ops of a kind; ``given`` reads numbers that
-ops get as values; ``fills`` are neutral elements; ``moves`` close gaps up; ``sizes`` answer those who ask for sizes;
-``widen`` finds padded batches of sequences that may be wider than their longest.
+``calls`` runs an op so, and ``call`` is what its rule sees of it; ``meet`` pairs axes whose sizes come from different
+places; ``joined`` puts parts together; ``shapes``, ``along``, ``windows``, ``norms``, ``losses`` and ``boxes`` are the
+rules of ops of a kind; ``given`` reads numbers that ops get as values; ``fills`` are neutral elements; ``sizes`` answer
+those who ask for sizes, ``followed`` those whose numbers come from nothing else; ``widen`` finds padded batches of
+sequences that may be wider than their longest. Which axes use the same number of positions, the labels of
+``lowering.sizes`` say.
 """

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from lowering.engine.sizes.counts import SlotValues, flat
 from lowering.errors import Need, NeedsSizes
 from lowering.program import OpView
 from lowering.registry import OpDef
+from lowering.sizes.counts import SlotValues, flat
+from lowering.sizes.labels import Sized, roots
 from lowering.values import Array, Axis, Wide, data_of
 from lowering.wide.joined import Joined, Packed
-from lowering.wide.labels import Sized, roots
 
 _BLOCKS = ("while", "conditional_block", "select_")
 _RECURRENCES = frozenset("recurrent recurrent_grad rnn_memory_helper rnn_memory_helper_grad".split())

@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.draws.random_bits import Placed
-from lowering.engine.sizes.counts import SlotValues, each, flat
+from lowering.draws.random_bits import Placed
 from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, forward_name
 from lowering.registry import OpDef
+from lowering.sizes.counts import SlotValues, each, flat
+from lowering.sizes.labels import count_of, roots
+from lowering.sizes.moves import mask, refilled, turned, used_places
 from lowering.values import Array, Axis, LoDArray, RowCounts, SelectedRows, Wide, data_of, is_padded
 from lowering.wide.call import Call, Refusing, Told, refused
 from lowering.wide.joined import Packed
-from lowering.wide.labels import count_of, roots
 from lowering.wide.meet import grown_back, met, packed, with_packed
-from lowering.wide.moves import mask, refilled, turned, used_places
 from lowering.wide.rules import GATHERING, RULES
 from lowering.wide.sizes import SIZES
 from lowering.wide.windows import BESIDE_ROWS

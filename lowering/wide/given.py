@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowering.engine.sizes.counts import RowSize, sizes_of
+from lowering.sizes.counts import RowSize, sizes_of
+from lowering.sizes.labels import family
 from lowering.values import Axis, RowCounts, is_concrete
-from lowering.wide.labels import family
 
 if TYPE_CHECKING:
     from lowering.wide.call import Call

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.sizes.labels import count_of, total
+from lowering.sizes.moves import Counts, number_of_places, places_in_room
 from lowering.values import Array, Axis, Wide
-from lowering.wide.labels import count_of, total
-from lowering.wide.moves import Counts, number_of_places, places_in_room
 
 
 class Joined(Protocol):

@@ -8,8 +8,8 @@ from math import prod
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.sizes.moves import mask
 from lowering.values import Array, LoDArray, Wide
-from lowering.wide.moves import mask
 
 
 class Places:

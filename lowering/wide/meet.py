@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.sizes.counts import SlotValues
 from lowering.program import GRAD
+from lowering.sizes.counts import SlotValues
+from lowering.sizes.labels import Sized
 from lowering.values import Axis, Wide
 from lowering.wide.given import whole
 from lowering.wide.joined import Packed
-from lowering.wide.labels import Sized
 
 if TYPE_CHECKING:
     from lowering.wide.call import Call, Packs

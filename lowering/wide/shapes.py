@@ -7,13 +7,13 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from lowering.engine.sizes.counts import RowSize
 from lowering.program import GRAD
+from lowering.sizes.counts import RowSize
+from lowering.sizes.labels import grown, scaled
+from lowering.sizes.moves import places_in_room
 from lowering.values import Array, Axis, LoDArray
 from lowering.wide.given import bounds, given, whole
 from lowering.wide.joined import Between, Packed
-from lowering.wide.labels import grown, scaled
-from lowering.wide.moves import places_in_room
 
 if TYPE_CHECKING:
     from lowering.wide.call import Call

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.sizes.counts import SlotValues
 from lowering.errors import NeedsSizes
+from lowering.sizes.counts import SlotValues
+from lowering.sizes.labels import family, roots
 from lowering.values import Array, Counted, Meta, RowCounts, Wide
-from lowering.wide.labels import family, roots
 
 if TYPE_CHECKING:
     from lowering.registry import Check

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lowering.engine.sizes.counts import RowSize
 from lowering.program import GRAD
+from lowering.sizes.counts import RowSize
+from lowering.sizes.labels import grown, scaled
 from lowering.values import Axis
 from lowering.wide.fills import lowest
 from lowering.wide.given import given, whole
-from lowering.wide.labels import grown, scaled
 from lowering.wide.shapes import Found, Rule, has_at_least
 
 if TYPE_CHECKING:

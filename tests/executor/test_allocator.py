@@ -13,7 +13,7 @@ import fluidjax as fluid
 from fluidjax.execution.executables import background
 from fluidjax.execution.executables.executable import Executable
 from fluidjax.execution.steps import compiled
-from lowering.engine.host_arrays import zeros
+from lowering.host_arrays import zeros
 
 FAULTS = """
 import resource

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from lowering.engine.host_arrays import to_device, zeros
 from lowering.engine.x64 import with_x64
+from lowering.host_arrays import to_device, zeros
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int8", "float64", "int64", "uint64"])

@@ -18,7 +18,7 @@ import lowering
 from fluidjax.execution.executables import background, draws, kept
 from fluidjax.execution.executables.executable import Executable
 from fluidjax.execution.executables.store import Store
-from lowering.engine.draws import host_bits, host_kernels, random_bits
+from lowering.draws import host_bits, host_kernels, random_bits
 from lowering.errors import InvalidArgumentError
 from lowering.program import PADDLE_2
 from tests.executor.conftest import ragged

@@ -15,8 +15,8 @@ from lowering.dtypes import is_float
 from lowering.engine.call import call
 from lowering.engine.context import Context
 from lowering.engine.runner import Runner
-from lowering.engine.sizes.counts import plain
 from lowering.program import GRAD, BlockView, OpView, ProgramView
+from lowering.sizes.counts import plain
 from lowering.values import LoDArray, SelectedRows
 
 FILLS = ("first", "last")

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from fluidjax.execution.rooms.ones import OneRowFeeds
-from lowering.engine.sizes import multiples
-from lowering.engine.sizes.multiples import part, times
+from lowering.sizes import multiples
+from lowering.sizes.multiples import part, times
 
 
 def test_a_traced_number_is_found_again() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 import fluidjax as fluid
 import lowering
-from lowering.engine import host_arrays
-from lowering.engine.draws import host_bits, host_kernels, random_bits
+from lowering import host_arrays
+from lowering.draws import host_bits, host_kernels, random_bits
 from lowering.engine.runner import Runner
 from lowering.program import BlockView, OpView, ProgramView
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fluidjax import layers
-from lowering.engine.draws import random_bits
-from lowering.engine.sizes.counts import RowSize
+from lowering.draws import random_bits
+from lowering.sizes.counts import RowSize
 from lowering.values import Counted
 from tests.stream.test_wide_sizes import LENGTHS, B, D, both, equal_to_exact_sizes, feeds_of, rows_of, size
 

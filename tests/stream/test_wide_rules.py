@@ -14,12 +14,12 @@ import lowering
 from fluidjax.testing.case import Case as Bindable
 from fluidjax.testing.run import Bound, bind, no_grad, read_gradients
 from lowering.dtypes import is_float
+from lowering.engine.align import FedRows
 from lowering.engine.runner import Runner
-from lowering.engine.sizes.align import FedRows
 from lowering.errors import NeedsSizes
 from lowering.program import GRAD, OpView
+from lowering.sizes.labels import count_of
 from lowering.values import Axis, LoDArray, Wide, exact
-from lowering.wide.labels import count_of
 from lowering.wide.rules import RULES
 from tests.stream.wide_cases import CASES
 from tests.stream.wide_inputs import Case, Input, reals

@@ -24,8 +24,8 @@ from fluidjax.eager.sequences.packs import Piece, taken
 from fluidjax.eager.sequences.points import Point, Tree
 from fluidjax.eager.values import KEY, Spec, spec_of
 from fluidjax.execution.steps.stretch import Stretch
+from lowering.draws.host_bits import fold_in
 from lowering.engine import kinds
-from lowering.engine.draws.host_bits import fold_in
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment
 from lowering.engine.runner import number_of

@@ -14,7 +14,7 @@ import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.execution.steps.in_place import MOST, in_place
-from lowering.engine.host_arrays import empty
+from lowering.host_arrays import empty
 
 
 class Fed:

@@ -12,7 +12,7 @@ import jax
 from fluidjax.execution.executables import background, kept
 from fluidjax.execution.executables.executable import Executable
 from fluidjax.execution.executables.store import Store
-from lowering.engine.draws.host_kernels import OPTIONS, Kernels, cheapest, traces
+from lowering.draws.host_kernels import OPTIONS, Kernels, cheapest, traces
 
 _missed: Store | None = None  # where this process, which drew enough for them, found none
 

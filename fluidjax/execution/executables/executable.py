@@ -19,7 +19,7 @@ from jaxlib.xla_client import ArrayImpl
 from fluidjax.base.signals import local_devices
 from fluidjax.execution.executables.emitting import emitting_last
 from fluidjax.execution.executables.levels import called, compiler_options
-from lowering.engine.host_arrays import used_in_place
+from lowering.host_arrays import used_in_place
 from lowering.values import LoDArray
 
 # A step that asks for less memory than this is not looked after: where even this is missing, nothing can run.

@@ -14,8 +14,8 @@ from fluidjax.execution.runs.outside import Outside
 from fluidjax.execution.runs.retry import Attempts
 from fluidjax.execution.scopes.state import checked_fetches, gather_values
 from fluidjax.execution.scopes.writer import write_back
+from lowering.draws.host_kernels import cheapest
 from lowering.engine.checks import Watch
-from lowering.engine.draws.host_kernels import cheapest
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Plan
 from lowering.engine.runner import Runner

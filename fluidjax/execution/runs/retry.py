@@ -36,8 +36,8 @@ from fluidjax.execution.steps.compiled import CompiledOps
 from fluidjax.execution.steps.mesh import Unspreadable
 from lowering.engine.plan import Plan, make_plan
 from lowering.errors import InvalidArgumentError, LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes
+from lowering.sizes.labels import Carried
 from lowering.values import LoDArray
-from lowering.wide.labels import Carried
 
 # A loop that overflows this many doublings is not going to end.
 _MAX_DOUBLINGS = 30

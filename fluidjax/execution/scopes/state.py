@@ -14,7 +14,7 @@ from fluidjax.base.scope import Scope, held
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.scopes.exchange import to_lowering
 from fluidjax.execution.scopes.writer import move, write_back
-from lowering.engine import host_arrays
+from lowering import host_arrays
 from lowering.errors import LoweringError, near
 from lowering.values import Form
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowering.engine.host_arrays import empty
+from lowering.host_arrays import empty
 
 MOST = 4 << 20  # bytes of what one run is fed so; larger batches would keep twice their memory, and take longer than it
 

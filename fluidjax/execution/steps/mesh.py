@@ -17,8 +17,8 @@ from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.execution.steps.in_place import in_place
 from fluidjax.execution.steps.spreading import Spreading, Step, on_each_device
-from lowering.engine.host_arrays import empty_apart
 from lowering.engine.parallel.spread import SpreadProgram
+from lowering.host_arrays import empty_apart
 from lowering.mesh import AXIS
 
 _SHARED, _DIVIDED = PartitionSpec(), PartitionSpec(AXIS)

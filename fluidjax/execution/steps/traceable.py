@@ -11,14 +11,14 @@ import numpy as np
 
 from fluidjax.execution.steps.buffers import NOTHING, Buffers
 from fluidjax.execution.steps.form import Rebuild
+from lowering.engine.align import Expected, FedRows
 from lowering.engine.checks import Watch
 from lowering.engine.either import Either, NeedsOneForm
 from lowering.engine.runner import Runner, number_of
-from lowering.engine.sizes.align import Expected, FedRows
-from lowering.engine.sizes.counts import plain
 from lowering.engine.updates import UpdateRunner
 from lowering.errors import Need
 from lowering.program import OpView, ProgramView
+from lowering.sizes.counts import plain
 from lowering.wide.calls import check_left
 
 
@@ -60,7 +60,7 @@ class Traced:
         structure: how the results are built from arrays; None: they are arrays.
         flags: the names of the overflow flags.
         watch: the checks to perform.
-        expected: see ``lowering.engine.sizes.align``.
+        expected: see ``lowering.engine.align``.
         used, uneven: see ``lowering.Runner``.
         equal: while it is traced, the numbers that passed as one, as it leaves them, for each such number.
         ran: whether the compiled form has run.

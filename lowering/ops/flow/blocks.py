@@ -11,7 +11,7 @@ import numpy as np
 from lowering.engine.gradients.grad_maker import GradMaker
 from lowering.errors import NeedsConcrete, NeedsExact, SlotError
 from lowering.loops.branches import run_conditional, run_conditional_grad
-from lowering.loops.carried import known_int, same_structure, scalar, zero_gradient
+from lowering.loops.carried import known_int, scalar, zero_gradient
 from lowering.loops.recurrent import run_recurrent, run_recurrent_grad
 from lowering.loops.while_grad import run_while_grad
 from lowering.loops.while_loop import run_while
@@ -19,6 +19,7 @@ from lowering.ops.flow.arrays import shape_like
 from lowering.ops.flow.gradients import conditional_block_grad_maker, recurrent_grad_maker, while_grad_maker
 from lowering.program import OpSpec, OpView, VarInfo
 from lowering.registry import Block, Value, op
+from lowering.structure import same_structure
 from lowering.values import LoDArray, SelectedRows, TensorArray, Wide, fill_padding
 
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from lowering.engine.shapes.infer_rules import by_rule
 from lowering.ops.math.extrema import at_least
 from lowering.registry import MASKED, op
+from lowering.sizes.moves import mask
 from lowering.values import LoDArray, Wide, row_mask
-from lowering.wide.moves import mask
 
 
 def channel_axis(ndim, data_layout):

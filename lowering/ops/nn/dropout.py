@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from lowering.draws.random_bits import Placed, bits
 from lowering.dtypes import UINT8
-from lowering.engine.draws.random_bits import Placed, bits
 from lowering.engine.shapes.infer_rules import Out, by_rule
 from lowering.registry import Wise, op
 

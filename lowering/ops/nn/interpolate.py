@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.sizes.counts import RowSize, sizes_along, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import ints
 from lowering.program import VarInfo
 from lowering.ragged.rows import without_lod
 from lowering.registry import MASKED, Sizes, Wise, op
+from lowering.sizes.counts import RowSize, sizes_along, with_rows
 from lowering.symbols import is_symbol
 from lowering.values import Axis, LoDArray, Meta, Wide, concrete
 

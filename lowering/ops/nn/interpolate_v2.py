@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lowering.engine.sizes.counts import sizes_along
 from lowering.ops.nn.interpolate import (
     Taps,
     resize,
@@ -19,6 +18,7 @@ from lowering.ops.nn.interpolate import (
 from lowering.ops.shared import ints, names_in
 from lowering.program import VarInfo
 from lowering.registry import Sizes, Wise, op
+from lowering.sizes.counts import sizes_along
 from lowering.symbols import is_symbol
 from lowering.values import LoDArray, Meta, concrete
 

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.draws import random_bits
 from lowering.dtypes import to_numpy
 from lowering.engine.checks import Demand
-from lowering.engine.draws import random_bits
 from lowering.ops.shared import outputs_like
 from lowering.program import VarInfo
 from lowering.registry import Wise, op

@@ -7,7 +7,6 @@ import numpy as np
 
 from lowering.dtypes import to_numpy
 from lowering.engine.checks import Demand
-from lowering.engine.sizes.counts import with_rows
 from lowering.ops.sequence import shapes
 from lowering.ops.shared import ints
 from lowering.ragged.rows import (
@@ -25,6 +24,7 @@ from lowering.ragged.rows import (
     take,
 )
 from lowering.registry import MASKED, WISE, Sizes, op
+from lowering.sizes.counts import with_rows
 from lowering.symbols import number
 from lowering.values import Array, Axis, LoDArray, Meta, Wide, concrete, is_concrete
 

@@ -12,7 +12,6 @@ from lowering import symbols
 from lowering.dtypes import FP32, to_numpy
 from lowering.engine.call import FOLD_LIMIT
 from lowering.engine.checks import Demand
-from lowering.engine.sizes.counts import RowSize, shape_counts, sizes_of, with_rows
 from lowering.errors import NeedsExact
 from lowering.loops.carried import zero_gradient
 from lowering.ops import fitting
@@ -20,6 +19,7 @@ from lowering.ops.shared import concrete_scalar, declared_shape, full, into_decl
 from lowering.program import VarInfo
 from lowering.ragged.rows import sequence_count
 from lowering.registry import MASKED, WISE, Float64s, Long, Longs, Scalars, Sizes, Wise, op
+from lowering.sizes.counts import RowSize, shape_counts, sizes_of, with_rows
 from lowering.values import Counted, LoDArray, Meta, RowCounts, TensorArray
 
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.engine.align import paired
 from lowering.engine.checks import Demand
-from lowering.engine.sizes.align import paired
 from lowering.errors import Misfit, NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar

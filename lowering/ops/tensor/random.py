@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowering.draws import random_bits
 from lowering.dtypes import to_numpy
-from lowering.engine.draws import random_bits
-from lowering.engine.sizes.counts import RowSize, sizes_along, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import into_declared, outputs_like, shape_from
@@ -18,6 +17,7 @@ from lowering.ops.tensor.creation import infer_given_shape
 from lowering.program import VarInfo
 from lowering.ragged import infer as sequence_infer
 from lowering.registry import WISE, Longs, Sizes, op
+from lowering.sizes.counts import RowSize, sizes_along, with_rows
 from lowering.values import LoDArray
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from lowering.draws import random_bits
 from lowering.dtypes import to_numpy
-from lowering.engine.draws import random_bits
-from lowering.engine.sizes.counts import sizes_along, with_rows
 from lowering.ops.tensor.creation import batch_rows
 from lowering.ops.tensor.random import with_diagonal
 from lowering.registry import op
+from lowering.sizes.counts import sizes_along, with_rows
 from lowering.values import LoDArray, Meta, Wide
 
 

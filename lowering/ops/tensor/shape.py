@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.engine.shapes.infer_rules import Out, by_rule
-from lowering.engine.sizes import multiples
-from lowering.engine.sizes.counts import RowSize, with_rows
 from lowering.errors import NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, names_in, outputs_like, shape_from, zero_rows
 from lowering.program import VarInfo, declared_product
 from lowering.registry import MASKED, WISE, Sizes, op
+from lowering.sizes import multiples
+from lowering.sizes.counts import RowSize, with_rows
 from lowering.values import LoDArray, Meta, data_of, fill_padding
 
 X_SHAPE_LOD = {"X@GRAD": "XShape"}  # what the gradients take their LoD from

@@ -10,12 +10,12 @@ import numpy as np
 
 from lowering.dtypes import LOD_TENSOR, LOD_TENSOR_ARRAY
 from lowering.engine.shapes.infer_rules import by_rule
-from lowering.engine.sizes.counts import RowSize, sizes_of, with_rows
 from lowering.errors import Misfit, NeedsConcrete, NeedsExact, OpError
 from lowering.ops import fitting
 from lowering.ops.shared import declared_shape, ints, names_in, outputs_like, shape_from, transpose_of
 from lowering.program import PADDLE_2, VarInfo
 from lowering.registry import MASKED, Sizes, Value, Wise, op
+from lowering.sizes.counts import RowSize, sizes_of, with_rows
 from lowering.symbols import is_symbol
 from lowering.values import LoDArray, Meta, RowCounts, TensorArray, data_of, is_concrete
 

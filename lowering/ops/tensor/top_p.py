@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from lowering.engine.draws import random_bits
+from lowering.draws import random_bits
 from lowering.ops.shared import own_names, wide
 from lowering.registry import op
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowering.engine.draws import host_bits
+from lowering.draws import host_bits
 
 COUNT = 1 << 17  # values per call: few enough for the cache, enough to amortise the call
 WORTH = 1 << 24  # NumPy draws this many while the kernels compile

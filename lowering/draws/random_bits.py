@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.draws import host_bits, host_kernels
-from lowering.engine.host_arrays import to_device
-from lowering.engine.sizes.counts import RowSize
+from lowering.draws import host_bits, host_kernels
 from lowering.extend import extend
+from lowering.host_arrays import to_device
 from lowering.machine import processors
+from lowering.sizes.counts import RowSize
 from lowering.symbols import is_symbol
 
 CHUNKS = (1 << 12, 1 << 15, 1 << 18)

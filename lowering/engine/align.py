@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 
-from lowering.engine.sizes.counts import SlotValues, each, flat
 from lowering.errors import Need, NeedsExact, NeedsSizes
 from lowering.program import GRAD, OpView
 from lowering.registry import OpDef, Wise
+from lowering.sizes.counts import SlotValues, each, flat
+from lowering.sizes.labels import Sized, form_of, number_of, root, roots
 from lowering.values import Array, Axis, LoDArray, RowCounts, Wide, is_concrete, is_padded
-from lowering.wide.labels import Sized, form_of, number_of, root, roots
 
 if TYPE_CHECKING:
     from lowering.engine.runner import Runner

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from lowering.engine.sizes.counts import SlotValues, each, plain
 from lowering.errors import NeedsSizes
 from lowering.program import OpView
 from lowering.registry import OpDef
+from lowering.sizes.counts import SlotValues, each, plain
+from lowering.sizes.labels import roots
 from lowering.values import RowCounts, is_concrete
-from lowering.wide.labels import roots
 from lowering.wide.windows import INTERPOLATIONS
 
 Labels = frozenset[Hashable]

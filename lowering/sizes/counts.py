@@ -18,9 +18,9 @@ import numpy as np
 
 from lowering.errors import NeedsExact, NeedsSizes
 from lowering.registry import OpDef
+from lowering.sizes.labels import grown, roots, scaled
+from lowering.sizes.moves import refilled
 from lowering.values import Array, Axis, Counted, LoDArray, RowCounts, Wide, fill_padding, is_concrete, is_padded
-from lowering.wide.labels import grown, roots, scaled
-from lowering.wide.moves import refilled
 
 # Numbers at which an op that is linear in its counts is evaluated: two define the line of each, the third verifies it.
 _PROBES = (7, 12, 100_003)

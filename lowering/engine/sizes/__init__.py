@@ -1,1 +1,0 @@
-"""Numbers of rows and sizes of dims, as a run knows them while it is traced."""
