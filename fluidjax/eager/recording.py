@@ -11,7 +11,7 @@ from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Parameter, Program, Variable
 from fluidjax.framework.names import OP_CALLSTACK
-from fluidjax.framework.variable import EagerParameter
+from fluidjax.framework.parameter import EagerParameter
 
 
 class Recording:

@@ -39,19 +39,13 @@ from fluidjax.framework.names import (
     grad_var_name,
 )
 from fluidjax.framework.operator import Operator
+from fluidjax.framework.parameter import EagerParameter, Parameter, ParameterMetaClass
 from fluidjax.framework.program import Program
 from fluidjax.framework.protos import OpProtoHolder, get_all_op_protos
 from fluidjax.framework.scopes import NameScope, device_guard, name_scope, switch_device
 from fluidjax.framework.scopes import full_name_scope as _full_name_scope
 from fluidjax.framework.slicing import getitem as _getitem
-from fluidjax.framework.variable import (
-    EagerParameter,
-    EagerVariable,
-    Parameter,
-    ParameterMetaClass,
-    Variable,
-    VariableMetaClass,
-)
+from fluidjax.framework.variable import EagerVariable, Variable, VariableMetaClass
 from fluidjax.framework.view import program_view
 from fluidjax.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 

@@ -13,8 +13,9 @@ from fluidjax.base.tracebacks import shorten
 from fluidjax.framework import descs
 from fluidjax.framework.infer import infer_outputs, raw_op
 from fluidjax.framework.operator import Operator
+from fluidjax.framework.parameter import Parameter
 from fluidjax.framework.text import indent, message_text
-from fluidjax.framework.variable import Parameter, Variable
+from fluidjax.framework.variable import Variable
 from fluidjax.proto import framework_pb2 as pb
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fluidjax.base.errors import explain
-from fluidjax.framework.variable import EagerParameter, Parameter, Variable
+from fluidjax.framework.parameter import EagerParameter, Parameter
+from fluidjax.framework.variable import Variable
 
 if TYPE_CHECKING:
     from fluidjax.framework.program import Program

@@ -16,9 +16,10 @@ from fluidjax.framework.block import Block
 from fluidjax.framework.captures import Captures
 from fluidjax.framework.check import check_structure, parse_message, warn_of_unknown_attributes
 from fluidjax.framework.listing import program_text
+from fluidjax.framework.parameter import Parameter
 from fluidjax.framework.prune import for_inference, pruned, without_backward
 from fluidjax.framework.text import message_text
-from fluidjax.framework.variable import Parameter, Variable
+from fluidjax.framework.variable import Variable
 from fluidjax.proto import framework_pb2 as pb
 from lowering.collection import uncollected
 

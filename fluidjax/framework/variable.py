@@ -1,18 +1,15 @@
-"""Variable and Parameter: views of a VarDesc message, with information that the message does not hold."""
+"""Variable: a view of a VarDesc message, with information that the message does not hold."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from fluidjax.base.enums import VarType, to_var_type
-from fluidjax.base.errors import explain
 from fluidjax.framework import messages
 from fluidjax.framework.names import generated_name, grad_var_name
 from fluidjax.framework.text import message_text
+from fluidjax.framework.valueless import Valueless
 from fluidjax.framework.var_desc import VarDescView
 from fluidjax.proto import framework_pb2 as pb
 
@@ -23,12 +20,6 @@ if TYPE_CHECKING:
 
 class EagerVariable:
     """Base class of eager variables; ``isinstance(x, Variable)`` holds for them too."""
-
-    __slots__ = ()
-
-
-class EagerParameter:
-    """Base class of eager parameters; ``isinstance(x, Parameter)`` holds for them too."""
 
     __slots__ = ()
 
@@ -48,15 +39,7 @@ class VariableMetaClass(type):
 _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their inputs
 
 
-# NumPy's name of an operator, and what its right operand calls it.
-_OPERATORS = (
-    "add:radd subtract:rsub multiply:rmul divide:rtruediv power:rpow"
-    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq"
-)
-_REFLECTED = dict(pair.split(":") for pair in _OPERATORS.split())
-
-
-class Variable(metaclass=VariableMetaClass):
+class Variable(Valueless, metaclass=VariableMetaClass):
     """A named value of a program; created by ``Block.create_var``.
 
     Args:
@@ -258,53 +241,6 @@ class Variable(metaclass=VariableMetaClass):
 
     __repr__ = __str__
 
-    # What a static variable cannot be asked: it holds no numbers while the program is built.
-
-    def _no_number(self, wanted: str) -> NoReturn:
-        raise TypeError(
-            explain(
-                f"{wanted} of Variable {self.name!r}",
-                "a number or an array",
-                "a variable of a program, which holds no value until the program runs",
-                f"fetch it: exe.run(program, feed=..., fetch_list=[{self.name!r}]); or write under"
-                " fluid.dygraph.guard(), where variables have values",
-            )
-        )
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """An array of the variable itself, as of any object: lists of variables become arrays of them."""
-        if dtype is not None and np.dtype(dtype) != object:
-            self._no_number("np.array()")
-        array = np.empty((), object)
-        array[()] = self
-        return array
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Variable:
-        """An operator with a number of NumPy's on its left makes an op; other functions of NumPy find no numbers."""
-        if method == "__call__" and inputs[0] is not self and ufunc.__name__ in _REFLECTED:
-            return getattr(self, f"__{_REFLECTED[ufunc.__name__]}__")(inputs[0])
-        self._no_number(f"np.{ufunc.__name__}()")
-
-    def __float__(self) -> NoReturn:
-        self._no_number("float()")
-
-    def __int__(self) -> NoReturn:
-        self._no_number("int()")
-
-    def __bool__(self) -> bool:
-        """True, as for any object; warns if used as a condition, which does not depend on its value."""
-        if self.type == VarType.LOD_TENSOR and self.dtype == VarType.BOOL:
-            warnings.warn(
-                explain(
-                    f"Variable {self.name!r} is used as a condition of Python's",
-                    "something that is true or false while the program is built",
-                    "a variable, which counts as true whatever it will hold",
-                    "use fluid.layers.cond or while_loop, or fluid.dygraph.declarative",
-                ),
-                stacklevel=2,
-            )
-        return True
-
     # Operators on variables make ops: framework.slicing writes those of [], layers.math_op_patch the others, and ==
     # too, so a hash must be kept.
     __hash__ = object.__hash__
@@ -330,121 +266,3 @@ class Variable(metaclass=VariableMetaClass):
         def __neg__(self) -> Variable: ...
         def astype(self, dtype: Any) -> Variable: ...
         def __getitem__(self, item: Any) -> Variable: ...
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError(
-            f"Variable {self.name} cannot be iterated: a program has no values while it is built. "
-            "Use fluid.layers.unstack or fluid.layers.While."
-        )
-
-    # Eager mode only.
-
-    def detach(self) -> NoReturn:
-        """Eager mode only."""
-        self._eager_only("detach")
-
-    def numpy(self) -> NoReturn:
-        """Eager mode only."""
-        self._eager_only("numpy")
-
-    def set_value(self, value: Any) -> NoReturn:
-        """Eager mode only."""
-        self._eager_only("set_value")
-
-    def backward(self, backward_strategy: Any = None) -> NoReturn:
-        """Eager mode only."""
-        self._eager_only("backward")
-
-    def gradient(self) -> NoReturn:
-        """Eager mode only."""
-        self._eager_only("gradient")
-
-    def clear_gradient(self) -> NoReturn:
-        """Eager mode only."""
-        self._eager_only("clear_gradient")
-
-    def _eager_only(self, method: str) -> NoReturn:
-        raise AssertionError(
-            f"Variable {self.name}: {method}() belongs to eager mode, and this variable is part of a Program: it has "
-            "no value of its own. Fetch it with Executor.run(fetch_list=[...]), or read it from the Scope."
-        )
-
-
-class ParameterMetaClass(VariableMetaClass):
-    """Implements ``isinstance(x, Parameter)`` as Fluid scripts expect it."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return super().__instancecheck__(instance) or (cls is Parameter and issubclass(type(instance), EagerParameter))
-
-
-# Until 1.7 every parameter had a gradient_clip_attr: PaddleHub copies parameters field by field.
-_FIELDS = "trainable optimize_attr regularizer do_model_average is_distributed gradient_clip_attr".split()
-
-
-class Parameter(Variable, metaclass=ParameterMetaClass):
-    """A persistable variable updated by training.
-
-    Args:
-        shape: dimensions, all known and positive.
-        dtype: its dtype.
-        trainable: whether optimizers update it.
-        optimize_attr: optimizer settings; ``{"learning_rate": 1.0}`` scales the learning rate.
-        regularizer: overrides the optimizer's regularization.
-        do_model_average: whether ModelAverage includes it.
-
-    Raises ValueError if the shape or dtype is missing or a dimension is not positive.
-
-    Examples:
-        >>> y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
-        >>> weight, bias = fluid.default_main_program().all_parameters()
-        >>> weight.shape, weight.trainable, weight.persistable
-        ((4, 2), True, True)
-    """
-
-    def __init__(
-        self,
-        block: Block,
-        shape: Sequence[int],
-        dtype: Any,
-        type: VarType | int = VarType.LOD_TENSOR,
-        **kwargs: Any,
-    ) -> None:
-        if shape is None:
-            raise ValueError("The shape of Parameter should not be None. Give all dimensions.")
-        if dtype is None:
-            raise ValueError("The dtype of Parameter should not be None. Give it, for instance 'float32'.")
-        if not len(shape):
-            raise ValueError("The dimensions of shape for Parameter must be greater than 0. Give at least one.")
-        for size in shape:
-            if isinstance(size, str):
-                raise TypeError(f"Parameter: a dimension of its shape is {size!r}. Expected an int. Convert it.")
-            if int(size) <= 0:
-                raise ValueError(
-                    f"Parameter {kwargs.get('name')}: every dimension of its shape must be positive, got "
-                    f"{list(shape)}. Give the input of the layer a shape in which this dimension is known."
-                )
-        kwargs.setdefault("persistable", True)
-        super().__init__(block, type=type, shape=shape, dtype=dtype, **kwargs)
-        self._init_parameter(kwargs)
-
-    def _init_parameter(self, settings: dict[str, Any]) -> None:
-        self.trainable = settings.get("trainable", True)
-        self.optimize_attr = settings.get("optimize_attr", {"learning_rate": 1.0})
-        self.regularizer = settings.get("regularizer")
-        self.do_model_average = settings.get("do_model_average")
-        self.is_distributed = False
-        self.gradient_clip_attr = settings.get("gradient_clip_attr")
-
-    @classmethod
-    def _of(cls, block: Block, proto: pb.VarDesc) -> Parameter:
-        param = super()._of(block, proto)
-        assert isinstance(param, Parameter)
-        param._init_parameter({})
-        return param
-
-    def _copy_info_from(self, other: Variable) -> None:
-        super()._copy_info_from(other)
-        for name in _FIELDS:
-            setattr(self, name, getattr(other, name))
-
-    _detail_names = ("error_clip", "stop_gradient", "trainable", "optimize_attr", "regularizer", "do_model_average")

@@ -24,7 +24,8 @@ from fluidjax.eager.variables.sharing import Shared
 from fluidjax.execution.scopes.fetched import FetchedArray
 from fluidjax.framework.direct import numbered
 from fluidjax.framework.guards import default_main_program
-from fluidjax.framework.variable import EagerParameter, EagerVariable
+from fluidjax.framework.parameter import EagerParameter
+from fluidjax.framework.variable import EagerVariable
 from lowering.values import SelectedRows
 
 
