@@ -110,9 +110,10 @@ class Rewriting:
             return step
         axes = tuple([d for d in range(len(given)) if d not in kept])
         eqn = step.eqn._replace(ins=reshape.eqn.ins, params={**step.eqn.params, "axes": axes})
-        function = PRIMITIVES[step.name](eqn)
-        assert function is not None  # as for the sum itself
-        return step._replace(eqn=eqn, function=function, reads=reshape.reads)
+        total, out = PRIMITIVES[step.name](eqn), _shape(step).shape
+        assert total is not None  # as for the sum itself
+        # Two dimensions of one number that are kept may be the same one of what the reshape was given.
+        return step._replace(eqn=eqn, function=lambda x: total(x).reshape(out), reads=reshape.reads)
 
     def _product(self, slot: int) -> tuple[int, int] | None:
         """The factors of a product that nothing else reads."""

@@ -224,6 +224,12 @@ def test_reductions() -> None:
     agree(lambda n: [jnp.argmax(n, 1), jnp.argmax(n[:, :1], 0)], n)
 
 
+def test_a_sum_behind_a_reshape_keeps_its_dimensions_of_one_number() -> None:
+    x = MATRIX[:, None]
+    agree(lambda x: [x.reshape(3, 1, 1, 1, 1, 4).sum((0, 2, 4)), (x * x).reshape(3, 1, 1, 1, 1, 4).sum((0, 2, 4))], x)
+    agree(lambda x: [x[:, :, :1].reshape(3, 1, 1, 1, 1, 1).sum((0, 2, 4)), x.reshape(1, 1, 12, 1).sum(2)], x)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_ones(reverse: bool) -> None:
     functions = lax.cumsum, lax.cumprod, lax.cummax, lax.cummin
