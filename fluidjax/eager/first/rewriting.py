@@ -105,6 +105,8 @@ class Rewriting:
         if reshape is None or reshape.name != "reshape" or _shape(step).dtype.kind != "f":
             return step
         (given, _), (shape, _) = reshape.eqn.ins[0], step.eqn.ins[0]
+        if 0 in shape:  # there is no order in which to add up nothing
+            return step
         kept = [_same(shape, d, given) for d in range(len(shape)) if d not in step.eqn.params["axes"]]
         if None in kept:
             return step
