@@ -44,6 +44,7 @@ def zero() -> Any:
 RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
     "topk": (lambda: layers.topk(x23(), 2), [[[2, 1], [5, 4]], [[2, 1], [2, 1]]]),
     "split": (lambda: layers.split(x23(), 3, 1), [[[0], [3]], [[1], [4]], [[2], [5]]]),
+    "split into one": (lambda: layers.split(x23(), 1, 1), [[[0, 1, 2], [3, 4, 5]]]),
     "unstack": (lambda: layers.unstack(x23(), 0), [[0, 1, 2], [3, 4, 5]]),
     "unique": (lambda: layers.unique(var([2, 3, 2], "int64")), [[2, 3], [0, 1, 0]]),
     "where": (lambda: layers.where(x23() > 3.0), [[1, 1], [1, 2]]),

@@ -411,3 +411,12 @@ def test_a_loss_of_labels_none_of_which_counts_is_zero():
 
     for value in run(build, {"x": np.ones((2, 3), "float32"), "label": -np.ones((2, 3), "float32")}):
         np.testing.assert_array_equal(value, np.zeros((2, 3), "float32"))
+
+
+@pytest.mark.parametrize("dims", [[1], [0, 4], [1, 2, 3]])
+def test_tensors_of_five_dimensions_are_reduced(rng, dims):
+    x = rng.random((2, 1, 3, 4, 5), np.float32)
+    functions = {"reduce_sum": np.sum, "reduce_mean": np.mean, "reduce_max": np.max, "reduce_prod": np.prod}
+    found = run(lambda: [getattr(layers, name)(fluid.data("x", x.shape), dims) for name in functions], {"x": x})
+    for out, function in zip(found, functions.values(), strict=True):
+        np.testing.assert_allclose(np.array(out), function(x, tuple(dims)), rtol=1e-5)

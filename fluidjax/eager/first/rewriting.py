@@ -105,14 +105,17 @@ class Rewriting:
         if reshape is None or reshape.name != "reshape" or _shape(step).dtype.kind != "f":
             return step
         (given, _), (shape, _) = reshape.eqn.ins[0], step.eqn.ins[0]
+        if 0 in shape:  # there is no order in which to add up nothing
+            return step
         kept = [_same(shape, d, given) for d in range(len(shape)) if d not in step.eqn.params["axes"]]
         if None in kept:
             return step
         axes = tuple([d for d in range(len(given)) if d not in kept])
         eqn = step.eqn._replace(ins=reshape.eqn.ins, params={**step.eqn.params, "axes": axes})
-        function = PRIMITIVES[step.name](eqn)
-        assert function is not None  # as for the sum itself
-        return step._replace(eqn=eqn, function=function, reads=reshape.reads)
+        total, out = PRIMITIVES[step.name](eqn), _shape(step).shape
+        assert total is not None  # as for the sum itself
+        # Two dimensions of one number that are kept may be the same one of what the reshape was given.
+        return step._replace(eqn=eqn, function=lambda x: total(x).reshape(out), reads=reshape.reads)
 
     def _product(self, slot: int) -> tuple[int, int] | None:
         """The factors of a product that nothing else reads."""

@@ -291,7 +291,8 @@ def split(
 
     Args:
         input: bool, float16, float32, float64, int32 or int64.
-        num_or_sections: the number of equal sections, or a list of sizes (ints and Variables [1]; one may be -1).
+        num_or_sections: the number of equal sections (more than one in static mode), or a list of sizes (ints and
+            Variables [1]; one may be -1).
         dim: an int, or a Variable [1].
 
     Raises:
@@ -318,8 +319,8 @@ def split(
         length = input.shape[dim]
     sections: list[Any] = [] if isinstance(num_or_sections, int) else num_or_sections
     if isinstance(num_or_sections, int):
-        num = num_or_sections
-        assert num > 1, f"num_or_sections must be more than 1, received {num}"
+        num, few = num_or_sections, 0 if in_dygraph_mode() else 1
+        assert num > few, f"num_or_sections must be more than {few}, received {num}. Give the number of sections"
         assert length < 0 or length % num == 0, f"{num} pieces do not divide dim {dim} of {input.shape}"
     else:
         num = len(num_or_sections)

@@ -224,6 +224,16 @@ def test_reductions() -> None:
     agree(lambda n: [jnp.argmax(n, 1), jnp.argmax(n[:, :1], 0)], n)
 
 
+def test_a_sum_behind_a_reshape_keeps_its_dimensions_of_one_number() -> None:
+    x = MATRIX[:, None]
+    agree(lambda x: [x.reshape(3, 1, 1, 1, 1, 4).sum((0, 2, 4)), (x * x).reshape(3, 1, 1, 1, 1, 4).sum((0, 2, 4))], x)
+    agree(lambda x: [x[:, :, :1].reshape(3, 1, 1, 1, 1, 1).sum((0, 2, 4)), x.reshape(1, 1, 12, 1).sum(2)], x)
+    agree(lambda x: [x[:, :0, :3].reshape(3, 1, 0, 3).sum((1, 2)), x[:0].reshape(1, 0, 4, 1).sum((0, 1))], x)
+    square = x[:, :, :3].reshape(1, 3, 3)
+    agree(lambda x: x[:, None, :0, None].reshape(1, 0, 3, 1, 0).sum((0, 1, 3)), square)
+    agree(lambda x: jnp.concatenate([x[:0]] * 2).reshape(1, 1, 0, 3, 3).sum((0, 1, 2)), square)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_ones(reverse: bool) -> None:
     functions = lax.cumsum, lax.cumprod, lax.cummax, lax.cummin
