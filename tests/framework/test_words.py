@@ -59,7 +59,7 @@ def test_startup_not_run(net):
 @pytest.mark.parametrize(
     ("feed", "words"),
     [
-        ({"x": X}, ["'y', which was not fed", "feeds for x, y", "fed: x", "add 'y' to the feed"]),
+        ({"x": X}, ["'y', which was not fed", "feeds for x, y", "fed: x", "add 'y' to the feed", "use_prune=True"]),
         ({}, ["feeds for x, y", "fed: nothing"]),
     ],
 )
@@ -72,6 +72,18 @@ def test_a_feed_is_misspelt(net):
     exe, _, _, loss = started(net)
     with pytest.warns(UserWarning, match="no variable of that name"):
         said(lambda: exe.run(feed={"x": X, "yy": Y}, fetch_list=[loss]), "rename 'yy' to 'y' in the feed")
+
+
+def test_a_fetch_that_needs_no_label(net):
+    """The run with which the message of the label that was not fed ends."""
+    exe, _, _, loss = started(net)
+    (hidden,) = exe.run(feed={"x": X}, fetch_list=[loss.block.ops[2].output("Out")[0]], use_prune=True)
+    np.testing.assert_allclose(hidden.sum(1), [1, 1], rtol=1e-6)
+
+
+def test_a_run_of_a_feed(net):
+    exe, _, _, loss = started(net)
+    said(lambda: exe.run({"x": X, "y": Y}, [loss]), "received dict", "exe.run(program, feed={...}, fetch_list=[...])")
 
 
 def test_feeds_by_variable(net):
@@ -103,6 +115,12 @@ def test_a_model_that_is_fed_what_is_not_there(net, tmp_path):
          "var image not in this block", "such as x, y", "feeded_var_names=['image']")  # fmt: skip
     said(lambda: fluid.io.save_inference_model(str(tmp_path), ["x", "y"], [L.fc(x, 2)], exe),
          "var y not in this block", "its outputs do not depend on it", "leave it out of feeded_var_names")  # fmt: skip
+
+
+def test_a_model_of_a_name(net, tmp_path):
+    exe, _, _, loss = started(net)
+    said(lambda: fluid.io.save_inference_model(str(tmp_path), ["x"], loss.name, exe),
+         f"received: {loss.name!r}", "pass the Variables that layers returned")  # fmt: skip
 
 
 def test_a_name_that_is_not_there():
@@ -149,6 +167,8 @@ def test_layers(net):
 
     said(lambda: L.pool2d(x, 2), "'x' is not 4-D", "received: [-1, 3]", "reshape")
     said(lambda: L.relu(X), "'x' in relu", "numpy.ndarray", "fluid.layers.assign")
+    said(lambda: L.embedding(x, [10, 4]), "['int64'], but received float32", "Declare it", "fluid.layers.cast")
+    said(lambda: fluid.data("four", 4), "'shape' in data", "Pass one of such a type")
     said(lambda: L.fc("x", 3), "'input' in fc", "Pass a variable that fluid.data or a layer returned")
     said(lambda: L.reshape(L.data("six", [2, 3], append_batch_size=False), [4, 2]), "[2, 3] to [4, 2]")
     said(lambda: fluid.ParamAttr(initializer=3), "'initializer' in ParamAttr must be Initializer")
@@ -244,3 +264,11 @@ def test_words_of_eager_mode():
         said(lambda: net(rows), "op matmul", "received: float32[2, 3], float32[4, 3]")
         said(lambda: L.cross_entropy(rows, rows), "Label holds the number of a class for each row, int64[2, 1]")
         said(lambda: fluid.dygraph.save_dygraph(net, "net"), "received: Linear", "pass layer.state_dict()")
+        said(lambda: net.set_dict(fluid.dygraph.Linear(5, 3).state_dict()), "[4, 3]", "[5, 3]", "Build the layer as")
+
+
+def test_a_layer_called_after_its_guard():
+    with fluid.dygraph.guard():
+        net, rows = fluid.dygraph.Linear(3, 3), fluid.dygraph.to_variable(X)
+    with fluid.program_guard(fluid.Program()):
+        said(lambda: net(rows), "variable of eager mode", "call a layer of eager mode inside fluid.dygraph.guard()")

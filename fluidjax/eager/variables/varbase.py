@@ -196,7 +196,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
         if tuple(array.shape) != shape:
             raise AssertionError(
                 f"Variable Shape not match, Variable [ {self.name} ] need tensor with shape {list(shape)} but load set "
-                f"tensor with shape {list(array.shape)}. Reshape the array."
+                f"tensor with shape {list(array.shape)}. Build the layer as it was saved, or reshape the array."
             )
         if array.dtype != dtype:
             raise AssertionError(
