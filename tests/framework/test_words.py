@@ -131,6 +131,7 @@ def test_a_name_that_is_not_there():
     said(lambda: fluid.optimizer.Adamm, "fluid.optimizer has no 'Adamm'; did you mean Adam")
     said(lambda: fluid.initializer.Xaviar, "did you mean Xavier")
     said(lambda: fluid.dygraph.linear, "did you mean Linear")
+    said(lambda: fluid.dygraph.Liner, "did you mean Linear or Layer?")
     said(lambda: L.fc(fluid.data("image", [None, 3]), 2, act="Relu"), "similar ops that exist: relu")
     assert not hasattr(fluid, "nosuchthing")
 
