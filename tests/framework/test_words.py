@@ -99,6 +99,18 @@ def test_batches_that_differ(net):
     )
 
 
+def test_a_layer_of_another_width(net):
+    exe = net[0]
+    six = L.data("six", [6])
+    out = L.fc(six, 2)
+    exe.run(fluid.default_startup_program())
+    said(
+        lambda: exe.run(feed={"six": X}, fetch_list=[out], use_prune=True),
+        "differ, (3,) and (6,)",
+        "as many columns of X as Y has rows",
+    )
+
+
 def test_a_fetch_that_is_not_there(net):
     exe, _, _, loss = started(net)
     fluid.optimizer.SGD(0.1).minimize(loss)
@@ -262,7 +274,7 @@ def test_frames_of_the_users_stay(net):
 def test_words_of_eager_mode():
     with fluid.dygraph.guard():
         net, rows = fluid.dygraph.Linear(4, 3), fluid.dygraph.to_variable(X)
-        said(lambda: net(rows), "op matmul", "received: float32[2, 3], float32[4, 3]")
+        said(lambda: net(rows), "op matmul", "(3,) and (4,)", "columns of X", "received: float32[2, 3], float32[4, 3]")
         said(lambda: L.cross_entropy(rows, rows), "Label holds the number of a class for each row, int64[2, 1]")
         said(lambda: fluid.dygraph.save_dygraph(net, "net"), "received: Linear", "pass layer.state_dict()")
         said(lambda: net.set_dict(fluid.dygraph.Linear(5, 3).state_dict()), "[4, 3]", "[5, 3]", "Build the layer as")
