@@ -51,9 +51,9 @@ _instances: dict[tuple[type, type], bool] = {}  # layers ask for each of their i
 # NumPy's name of an operator, and what its right operand calls it.
 _OPERATORS = (
     "add:radd subtract:rsub multiply:rmul divide:rtruediv power:rpow"
-    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq"
+    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq not_equal:ne"
 )
-_REFLECTED = dict(pair.split(":") for pair in _OPERATORS.split())
+REFLECTED = dict(pair.split(":") for pair in _OPERATORS.split())
 
 
 class Variable(metaclass=VariableMetaClass):
@@ -281,8 +281,8 @@ class Variable(metaclass=VariableMetaClass):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Variable:
         """An operator with a number of NumPy's on its left makes an op; other functions of NumPy find no numbers."""
-        if method == "__call__" and inputs[0] is not self and ufunc.__name__ in _REFLECTED:
-            return getattr(self, f"__{_REFLECTED[ufunc.__name__]}__")(inputs[0])
+        if method == "__call__" and inputs[0] is not self and ufunc.__name__ in REFLECTED:
+            return getattr(self, f"__{REFLECTED[ufunc.__name__]}__")(inputs[0])
         self._no_number(f"np.{ufunc.__name__}()")
 
     def __float__(self) -> NoReturn:
