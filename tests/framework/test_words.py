@@ -185,6 +185,8 @@ def test_layers(net):
     said(lambda: L.fc("x", 3), "'input' in fc", "Pass a variable that fluid.data or a layer returned")
     said(lambda: L.reshape(L.data("six", [2, 3], append_batch_size=False), [4, 2]), "[2, 3] to [4, 2]")
     said(lambda: fluid.ParamAttr(initializer=3), "'initializer' in ParamAttr must be Initializer")
+    said(lambda: fluid.ParamAttr._to_attr(fluid.initializer.Xavier), "Call the class: XavierInitializer(...)")
+    said(lambda: L.fill_constant([1], "float32", "one"), "'value' in fill_constant", "received 'one'", "Pass a number")
 
 
 def test_a_weight_of_two_shapes(net):
@@ -229,6 +231,7 @@ def test_lod_that_does_not_fit(net):
     exe = net[0]
     said(lambda: fluid.create_lod_tensor(Y, [[2, 2]], fluid.CPUPlace()), "level 0 ends at 4", "must add up")
     said(lambda: fluid.create_lod_tensor(Y, [1, 1], fluid.CPUPlace()), "received [1, 1]. Pass [[2, 3]]")
+    said(lambda: fluid.create_lod_tensor([1, 2], [[1, 1]], fluid.CPUPlace()), "received [1, 2]", "reshape([-1, 1])")
     tensor = fluid.create_lod_tensor(Y, [[1, 1]], fluid.CPUPlace())
     tensor.set(np.zeros((5, 1), "int64"), fluid.CPUPlace())
     with fluid.program_guard(fluid.Program()):
