@@ -11,12 +11,19 @@ from typing import Any
 from fluidjax.base import tracebacks
 from fluidjax.base.flags import flag
 
-_FILE = re.compile(r'File "([^"]+)"')
+# A line as Python's tracebacks name it, and as fluidjax does where there is no room.
+_LINE = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+)|(?P<cell>\S*[/\\]ipykernel_\d+[/\\]\d+\.py):(?P<at>\d+)'
+)
 
 
 def show(shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
     """IPython's handler of what a cell raises: as without one, but for the frames that ``of_users`` leaves out."""
     error.args = tuple(_named(shell, text) if isinstance(text, str) else text for text in error.args)
+    if hasattr(error, "__notes__"):
+        error.__notes__ = [_named(shell, note) for note in error.__notes__]
+    for cause in _causes(error):
+        cause.__traceback__ = of_users(cause, cause.__traceback__)
     shell.showtraceback((kind, error, of_users(error, trace)), tb_offset=tb_offset, running_compiled_code=True)
 
 
@@ -44,6 +51,17 @@ def _for_the_user(error: BaseException, last: TracebackType) -> bool:
     return tracebacks.within_ours(last) and not bug
 
 
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The errors that are shown above an error."""
+    seen = [error]
+    while True:
+        cause = seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__)
+        if cause is None or any(cause is other for other in seen):
+            return
+        seen.append(cause)
+        yield cause
+
+
 def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
     while trace is not None:
         yield trace
@@ -62,10 +80,10 @@ def _named(shell: Any, text: str) -> str:
     """A message with ``Cell In[3]`` for the file that IPython made of the cell, as in the traceback above it."""
 
     def name(found: re.Match[str]) -> str:
-        label = shell.compile.format_code_name(found[1])
-        return found[0] if label is None else " ".join(label)
+        label = shell.compile.format_code_name(found["file"] or found["cell"])
+        return found[0] if label is None else f"{' '.join(label)}, line {found['line'] or found['at']}"
 
-    return _FILE.sub(name, text)
+    return _LINE.sub(name, text)
 
 
 def watch_errors() -> None:

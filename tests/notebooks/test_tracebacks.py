@@ -81,6 +81,11 @@ CELLS = (
     "x = fluid.data('x', [None, 2])\ny = fluid.layers.fc(x, 3)",
     "fluid.Executor(fluid.CPUPlace()).run(feed={'x': np.ones((1, 2), 'float32')}, fetch_list=[y])",
     "fluid.layers.conv2d(x, 3, 3)",
+    "fluid.layers.fc(x, 3, act='rellu')",
+    "def mine(value):\n    raise ValueError('mine')\n"
+    "out = fluid.default_main_program().current_block().create_var(name='out', dtype='float32', shape=[1, 2])\n"
+    "fluid.layers.py_func(mine, x, out)\n"
+    "fluid.Executor(fluid.CPUPlace()).run(feed={'x': np.ones((1, 2), 'float32')}, fetch_list=[out], use_prune=True)",
     "get_ipython().set_custom_exc((ValueError,), lambda *given, **named: print('mine'))\nfluid.notebook.watch_errors()",
     "int('no number')",
 )
@@ -98,8 +103,10 @@ def test_in_a_kernel(tmp_path, monkeypatch):
         notebook, timeout=300, kernel_name="python3", resources=resources, allow_errors=True
     )
     cells = client.execute().cells
-    run, layer = ("\n".join(cells[i].outputs[0].traceback) for i in (2, 3))
-    run, layer = (re.sub(r"\x1b\[[\d;]*m", "", text) for text in (run, layer))
+    texts = ("\n".join(cell.outputs[0].traceback) for cell in cells[2:6])
+    run, layer, act, function = (re.sub(r"\x1b\[[\d;]*m", "", text) for text in texts)
     assert "read by: Cell In[2], line 2, in <module> y = fluid.layers.fc(x, 3)" in run
     assert "'x' is not 4-D" in layer and "fluidjax/layers" not in layer
-    assert cells[5].outputs[0].text == "mine\n"
+    assert "(at Cell In[5], line 1: fluid.layers.fc(x, 3, act='rellu'))" in act
+    assert "in mine(value)" in function and "built at: Cell In[6], line 4" in function and "lowering/" not in function
+    assert cells[7].outputs[0].text == "mine\n"
