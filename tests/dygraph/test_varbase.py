@@ -157,9 +157,11 @@ def test_functions_of_numpy_take_the_values() -> None:
     same((np.array(3.0) * x).numpy(), [3.0, 12.0])
 
 
-def test_an_array_is_no_operand() -> None:
+def test_arrays_and_texts_are_no_operands() -> None:
     with pytest.raises(fluid.core.EnforceNotMet, match="__radd__ with variable .*\n.*\n.*received: ndarray"):
         np.ones(2) + var([1.0, 4.0])
+    with pytest.raises(fluid.core.EnforceNotMet, match="__add__ with variable .*\n.*\n.*received: str '1'"):
+        var([1.0, 4.0]) + "1"
 
 
 INTEGERS: dict[str, tuple[Callable[[Any], Any], list[int]]] = {
