@@ -28,12 +28,14 @@ BUGS = (AssertionError, AttributeError, IndexError, NameError, RecursionError)
 
 
 def _within(folders: tuple[str, ...], name: str) -> bool:
-    return name.startswith("<") or any(name.startswith(folder + os.sep) for folder in folders)
+    generated = name.startswith("<") and not name.startswith("<ipython-input-")  # what IPython runs is the user's
+    return generated or any(name.startswith(folder + os.sep) for folder in folders)
 
 
 def within_ours(trace: TracebackType) -> bool:
-    """Whether a frame is fluidjax's."""
-    return _within(_OURS, trace.tb_frame.f_code.co_filename)
+    """Whether a frame is of a file of fluidjax."""
+    name = trace.tb_frame.f_code.co_filename
+    return not name.startswith("<") and _within(_OURS, name)
 
 
 def within_inner(trace: TracebackType) -> bool:

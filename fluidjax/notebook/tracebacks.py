@@ -13,7 +13,8 @@ from fluidjax.base.flags import flag
 
 # A line as Python's tracebacks name it, and as fluidjax does where there is no room.
 _LINE = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<line>\d+)|(?P<cell>\S*[/\\]ipykernel_\d+[/\\]\d+\.py):(?P<at>\d+)'
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+)'
+    r"|(?P<cell>\S*[/\\]ipykernel_\d+[/\\]\d+\.py|<ipython-input-[^>]+>):(?P<at>\d+)"
 )
 
 

@@ -66,6 +66,16 @@ def test_what_may_be_a_bug_is_shown_whole():
     assert "io.py" in shown(lambda: fluid.io.get_program_parameter("no program"))
 
 
+def test_lines_of_a_terminal():
+    """IPython without a notebook names its lines otherwise: they are the user's, on both sides of fluidjax."""
+    terminal = {"Calls": Calls, "L": L}
+    source = "def forward(x):\n    return L.conv2d(x, 3, 3)\nCalls(forward)(x)"
+    call = compile(source, "<ipython-input-3-8da660ca8ded>", "exec")
+    with fluid.dygraph.guard():
+        terminal["x"] = fluid.dygraph.to_variable(np.ones((2, 3), "float32"))
+        assert shown(lambda: exec(call, terminal)) == {HERE, "<ipython-input-3-8da660ca8ded>"}
+
+
 def test_the_flag_shows_everything():
     with fluid.program_guard(fluid.Program()):
         x = fluid.data("x", [None, 3])
