@@ -1,8 +1,11 @@
 # Every target sets itself up: a CPython 3.11 or newer with pip is all that has to be there.
 VENV := .venv
 PY := $(VENV)/bin/python
+# An activated environment's Python may have no pip, as .venv's has none: what it was made from comes first.
 BASE_PYTHON := $(shell for p in $(PYTHON) python3.11 python3.12 python3.13 python3 python; do \
-  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+  base=$$("$$p" -c 'import sys; print(sys._base_executable)' 2>/dev/null) || continue; for q in "$$base" "$$p"; do \
+  "$$q" -c 'import sys; from importlib.util import find_spec; sys.exit(sys.version_info < (3, 11) or not find_spec("pip"))' \
+  2>/dev/null && echo "$$q" && exit; done; done)
 PYTEST_ARGS ?=
 
 # The first target is what a bare 'make' does.
@@ -21,7 +24,7 @@ help:
 	@echo '  make coverage   writes docs/coverage.md                                                  1 min'
 	@echo '  make clean      removes the environment and what was built'
 
-.PHONY: help test demo lint types format bench performance coverage golden prove docs notebooks clean
+.PHONY: help test demo lint types format bench performance coverage golden prove fuzz kills docs notebooks clean
 
 # A file's tests share what they compiled, so each file is one worker's, in the folders' order: else the files of one long
 # test come last. A worker takes up to 6 GB.
@@ -99,13 +102,13 @@ EXTRAS_docs := docs
 EXTRAS_notebooks := test,demo,notebooks
 
 $(VENV)/.with-%: pyproject.toml | $(PY)
-	$(BASE_PYTHON) -m pip --python $(PY) install --quiet --disable-pip-version-check -e '.[$(EXTRAS_$*)]'
+	"$(BASE_PYTHON)" -m pip --python $(PY) install --quiet --disable-pip-version-check -e '.[$(EXTRAS_$*)]'
 	touch $@
 
 # '--without-pip' because some systems ship venv without ensurepip; the base pip installs into it instead.
 $(PY):
-	@test -n "$(BASE_PYTHON)" || { echo "make: no CPython >= 3.11 found; set PYTHON=/path/to/python3.11"; exit 1; }
-	$(BASE_PYTHON) -m venv --without-pip $(VENV)
+	@test -n "$(BASE_PYTHON)" || { echo "make: no CPython >= 3.11 with pip found; set PYTHON=/path/to/python3.11"; exit 1; }
+	"$(BASE_PYTHON)" -m venv --without-pip $(VENV)
 
 clean:
 	rm -rf $(VENV) build dist demo_output .pytest_cache .mypy_cache .ruff_cache

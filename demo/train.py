@@ -42,7 +42,8 @@ def train(folder: Path, epochs: int = EPOCHS) -> float:
                 for rows in rng.permutation(len(images))[: steps * BATCH].reshape(steps, BATCH):
                     feed = {"image": images[rows], "label": labels[rows]}
                     value, hits = exe.run(main, feed=feed, fetch_list=[loss, accuracy])
-                    bar.set_postfix(epoch=epoch + 1, loss=f"{value.item():.3f}", accuracy=f"{hits.item():.3f}")
+                    shown = {"loss": f"{value.item():.3f}", "accuracy": f"{hits.item():.3f}"}
+                    bar.set_postfix(epoch=epoch + 1, **shown, refresh=False)  # a line for each step floods a log
                     bar.update()
         feed = {"image": test_images, "label": test_labels}
         (hits,) = exe.run(test_program, feed=feed, fetch_list=[accuracy])

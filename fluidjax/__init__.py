@@ -69,11 +69,13 @@ from fluidjax.notebook import (
     install_eager_reprs as _install_eager_reprs,
     install_reprs as _install_reprs,
     watch_cells as _watch_cells,
+    watch_errors as _watch_errors,
 )
 
 _install_reprs()
 _install_eager_reprs()
 _watch_cells()
+_watch_errors()
 
 from fluidjax import average, evaluator, metrics, nets
 from fluidjax.input import embedding, one_hot

@@ -76,10 +76,15 @@ def check_type(input: Any, input_name: str, expected_type: Any, op_name: str, ex
         )
 
 
+_CAST = "Declare it with such a data type, or convert it with fluid.layers.cast."
+
+
 def _remedy(input: Any) -> str:
     if isinstance(input, np.ndarray):
         return "Feed the array to a variable made by fluid.data, or make it one with fluid.layers.assign."
-    return "Pass a variable that fluid.data or a layer returned." if isinstance(input, str) else ""
+    return (
+        "Pass a variable that fluid.data or a layer returned." if isinstance(input, str) else "Pass one of such a type."
+    )
 
 
 def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name: str, extra_message: str = "") -> None:
@@ -92,7 +97,8 @@ def check_dtype(input_dtype: Any, input_name: str, expected_dtype: Any, op_name:
     expected = expected_dtype if isinstance(expected_dtype, str) else list(expected_dtype)
     if name not in ([expected] if isinstance(expected, str) else expected):
         raise (EnforceNotMet if in_dygraph_mode() else TypeError)(
-            f"The data type of '{input_name}' in {op_name} must be {expected}, but received {name}. {extra_message}"
+            f"The data type of '{input_name}' in {op_name} must be {expected}, but received {name}. "
+            f"{extra_message or _CAST}"
         )
 
 

@@ -397,7 +397,8 @@ def _unwrap(program: Any, place: Place, scope: Scope) -> tuple[Program, SeveralD
         return (program._program if several is None else several.program), several
     if not isinstance(program, Program):
         raise TypeError(
-            f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__}"
+            f"Executor.run: expected a fluid.Program or fluid.CompiledProgram, received {type(program).__name__};"
+            " feeds and fetches have names: exe.run(program, feed={...}, fetch_list=[...])"
         )
     return program, None
 

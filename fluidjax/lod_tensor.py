@@ -44,6 +44,11 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
 
 
 def _rows_of_lists(data: list, recursive_seq_lens: Lod) -> np.ndarray:
+    if not all(isinstance(sequence, (list, tuple, np.ndarray)) for sequence in data):
+        raise TypeError(
+            f"create_lod_tensor: a list holds sequences, each a list of elements, received {data!r:.60}. Pass an array"
+            " for rows, numpy.asarray(data).reshape([-1, 1]), or a list for each sequence."
+        )
     lengths = [[len(sequence) for sequence in data]]
     if lengths != recursive_seq_lens:
         raise AssertionError(

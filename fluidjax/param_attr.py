@@ -119,6 +119,7 @@ class ParamAttr:
         raise TypeError(
             f"{type(arg)} cast to ParamAttr: {arg!r} is no setting of a parameter. Expected a ParamAttr, a name, an "
             "initializer, a regularizer, a bool or None."
+            + (f" Call the class: {arg.__name__}(...)." if isinstance(arg, type) else " Pass one of these.")
         )
 
     def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:

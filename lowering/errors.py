@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +17,16 @@ def near(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     for other in known:
         spelled.setdefault(other.lower(), []).append(other)
     return [other for small in get_close_matches(name.lower(), spelled, most) for other in spelled[small]][:most]
+
+
+# What JAX says of the commonest mistake, a layer of another width than its input's.
+_CONTRACTED = re.compile(r"dot_general requires contracting dimensions to have the same shape, got (.+) and (.+)\.")
+_WIDTHS = r"the dims that a product sums over differ, \1 and \2; it takes as many columns of X as Y has rows"
+
+
+def plain(error: BaseException) -> str:
+    """What an error of JAX says, without JAX's words; the name of its type if it says nothing."""
+    return _CONTRACTED.sub(_WIDTHS, str(error).strip()) or type(error).__name__
 
 
 class EnforceNotMet(Exception):

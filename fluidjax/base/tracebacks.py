@@ -24,11 +24,23 @@ _Got = TypeVar("_Got")
 _OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(str(lowering.__file__)))
 _INNER = (*_OURS, *(os.path.dirname(str(module.__file__)) for module in (jax, np)), sysconfig.get_path("stdlib"))
 # What our own code never raises on purpose: a bug, of which every frame is wanted.
-_BUGS = (AssertionError, AttributeError, IndexError, NameError, RecursionError)
+BUGS = (AssertionError, AttributeError, IndexError, NameError, RecursionError)
 
 
 def _within(folders: tuple[str, ...], name: str) -> bool:
-    return name.startswith("<") or any(name.startswith(folder + os.sep) for folder in folders)
+    generated = name.startswith("<") and not name.startswith("<ipython-input-")  # what IPython runs is the user's
+    return generated or any(name.startswith(folder + os.sep) for folder in folders)
+
+
+def within_ours(trace: TracebackType) -> bool:
+    """Whether a frame is of a file of fluidjax."""
+    name = trace.tb_frame.f_code.co_filename
+    return not name.startswith("<") and _within(_OURS, name)
+
+
+def within_inner(trace: TracebackType) -> bool:
+    """Whether a frame is fluidjax's, or of what it stands on."""
+    return _within(_INNER, trace.tb_frame.f_code.co_filename)
 
 
 def _innermost(trace: TracebackType | None) -> str:
@@ -41,10 +53,9 @@ def _through_user_code(trace: TracebackType | None) -> bool:
     """Whether user code, such as a reader or an op's Python function, lies between our frames and the raise."""
     inside = False
     while trace is not None:
-        ours = _within(_INNER, trace.tb_frame.f_code.co_filename)
-        if inside and not ours:
+        if inside and not within_inner(trace):
             return True
-        inside = inside or _within(_OURS, trace.tb_frame.f_code.co_filename)
+        inside = inside or within_ours(trace)
         trace = trace.tb_next
     return False
 
@@ -58,7 +69,7 @@ def deliberate(error: BaseException) -> bool:
             return False
         known.append(id(seen))
         seen = seen.__cause__
-    return not isinstance(error, _BUGS) and _within(_OURS, _innermost(error.__traceback__))
+    return not isinstance(error, BUGS) and _within(_OURS, _innermost(error.__traceback__))
 
 
 def shorten(error: BaseException) -> None:

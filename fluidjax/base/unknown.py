@@ -20,8 +20,9 @@ class UnknownName(AttributeError):
 
     def __str__(self) -> str:
         shown = self.module.replace("fluidjax", "fluid", 1)
-        public = [n for n in dir(sys.modules[self.module]) if not n.startswith("_")]
-        close = near(self.missing, public, 3)
+        module = sys.modules[self.module]
+        others = [n for n in dir(module) if not n.startswith("_")]  # Fluid's too, beside what the module imports
+        close = near(self.missing, getattr(module, "__all__", ()), 3) or near(self.missing, others, 3)
         advice = f"did you mean {' or '.join(close)}?" if close else "docs/coverage.md lists what is there"
         return f"{shown} has no {self.missing!r}; {advice}"
 

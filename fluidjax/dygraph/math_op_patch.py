@@ -69,7 +69,7 @@ def _operand(var: VarBase, other: Any, reverse: bool, symbol: str) -> VarBase:
             )
         return other
     try:
-        value = math.nan if isinstance(other, np.ndarray) else float(other)
+        value = math.nan if isinstance(other, (np.ndarray, str)) else float(other)
     except (TypeError, ValueError):
         value = math.nan
     if math.isnan(value) and not isinstance(other, (float, np.floating)):

@@ -14,6 +14,7 @@ from fluidjax.framework.operator import tell_left_out
 from lowering import OpDef
 from lowering.dtypes import to_numpy
 from lowering.engine.shapes.validate import unknown_attrs
+from lowering.errors import plain
 from lowering.program import BOOKKEEPING
 
 
@@ -79,7 +80,7 @@ def failure(kernel: Kernel, ins: Sequence[Value], error: Exception) -> EnforceNo
     received = ", ".join(f"{to_numpy(v.spec.dtype)}{list(v.spec.shape)}" for v in ins)
     told = EnforceNotMet(
         explain(
-            f"op {kernel.type} failed on its inputs: {str(error).strip() or error.__class__.__name__}",
+            f"op {kernel.type} failed on its inputs: {plain(error)}",
             kernel.definition.doc.splitlines()[0] if kernel.definition.doc else "inputs that fit together",
             received or "no inputs",
             "compare the shapes and dtypes with the op's documentation",

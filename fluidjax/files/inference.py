@@ -97,7 +97,7 @@ def _targets(targets: Any) -> list[Variable]:
             explain(
                 "'target_vars' should be a list of Variable.",
                 "the variables that the model is to compute",
-                repr([type(var).__name__ for var in found]),
+                repr(targets) if isinstance(targets, str) else repr([type(var).__name__ for var in found]),
                 "pass the Variables that layers returned, not their names",
             )
         )

@@ -62,7 +62,8 @@ def captured(program: Program, eager: Any) -> Variable:
                 f"an op of a static program was given {eager.name}, a variable of eager mode",
                 "Variables of the program",
                 "a variable that has a value already",
-                "feed its value, eager_variable.numpy(), or write the net inside fluid.dygraph.guard()",
+                "call a layer of eager mode inside fluid.dygraph.guard(), or feed the program its value,"
+                " eager_variable.numpy()",
             )
         )
     return program._captures.variable(eager)

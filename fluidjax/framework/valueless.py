@@ -13,9 +13,9 @@ from fluidjax.base.errors import explain
 # NumPy's name of an operator, and what its right operand calls it.
 _OPERATORS = (
     "add:radd subtract:rsub multiply:rmul divide:rtruediv power:rpow"
-    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq"
+    " less:gt less_equal:ge greater:lt greater_equal:le equal:eq not_equal:ne"
 )
-_REFLECTED = dict(pair.split(":") for pair in _OPERATORS.split())
+REFLECTED = dict(pair.split(":") for pair in _OPERATORS.split())
 
 
 class Valueless:
@@ -46,8 +46,8 @@ class Valueless:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """An operator with a number of NumPy's on its left makes an op; other functions of NumPy find no numbers."""
-        if method == "__call__" and inputs[0] is not self and ufunc.__name__ in _REFLECTED:
-            return getattr(self, f"__{_REFLECTED[ufunc.__name__]}__")(inputs[0])
+        if method == "__call__" and inputs[0] is not self and ufunc.__name__ in REFLECTED:
+            return getattr(self, f"__{REFLECTED[ufunc.__name__]}__")(inputs[0])
         self._no_number(f"np.{ufunc.__name__}()")
 
     def __float__(self) -> NoReturn:

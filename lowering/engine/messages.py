@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowering.engine.context import Env
+from lowering.errors import plain
 from lowering.program import OpView
 from lowering.registry import get_op
 from lowering.values import data_of
@@ -29,7 +30,7 @@ def op_error_message(op: OpView, env: Env, error: Exception) -> str:
     where = f"\n  built at: {line.strip()}" if line else ""
     return (
         f"{op.label} failed on its inputs.{where}\n"
-        f"  received: {inputs or 'no inputs'}\n  problem: {str(error).strip() or type(error).__name__}\n"
+        f"  received: {inputs or 'no inputs'}\n  problem: {plain(error)}\n"
         f"  to do: compare the shapes and dtypes above with the op's documentation: {doc_line(op.type)}"
     )
 

@@ -137,6 +137,33 @@ def test_operators_with_a_number(name: str) -> None:
     same(function(var([1.0, 4.0])).numpy(), expected)
 
 
+COMPARED = {"<": [False, True], "<=": [True, True], ">": [False, False], "==": [True, False], "!=": [False, True]}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_number_of_numpys_is_compared_as_any_number(name: str) -> None:
+    asked = eval(f"np.float32(1) {name} x", {"np": np, "x": var([1.0, 4.0])})
+    assert isinstance(asked, fluid.core.VarBase)
+    same(asked.numpy(), COMPARED[name])
+
+
+def test_functions_of_numpy_take_the_values() -> None:
+    x = var([1.0, 4.0])
+    assert (np.sum(x), np.max(x), np.mean(x)) == (5, 4, 2.5)
+    same(np.sqrt(x), [1.0, 2.0])
+    same(np.maximum(x, 2), [2.0, 4.0])
+    same(np.equal(x, x), [True, True])
+    same(np.add(1, x).numpy(), [2.0, 5.0])
+    same((np.array(3.0) * x).numpy(), [3.0, 12.0])
+
+
+def test_arrays_and_texts_are_no_operands() -> None:
+    with pytest.raises(fluid.core.EnforceNotMet, match="__radd__ with variable .*\n.*\n.*received: ndarray"):
+        np.ones(2) + var([1.0, 4.0])
+    with pytest.raises(fluid.core.EnforceNotMet, match="__add__ with variable .*\n.*\n.*received: str '1'"):
+        var([1.0, 4.0]) + "1"
+
+
 INTEGERS: dict[str, tuple[Callable[[Any], Any], list[int]]] = {
     "i+1.0": (lambda i: i + 1.0, [8, -2]),
     "i/2": (lambda i: i / 2, [3, -1]),

@@ -59,7 +59,7 @@ def test_startup_not_run(net):
 @pytest.mark.parametrize(
     ("feed", "words"),
     [
-        ({"x": X}, ["'y', which was not fed", "feeds for x, y", "fed: x", "add 'y' to the feed"]),
+        ({"x": X}, ["'y', which was not fed", "feeds for x, y", "fed: x", "add 'y' to the feed", "use_prune=True"]),
         ({}, ["feeds for x, y", "fed: nothing"]),
     ],
 )
@@ -74,6 +74,18 @@ def test_a_feed_is_misspelt(net):
         said(lambda: exe.run(feed={"x": X, "yy": Y}, fetch_list=[loss]), "rename 'yy' to 'y' in the feed")
 
 
+def test_a_fetch_that_needs_no_label(net):
+    """The run with which the message of the label that was not fed ends."""
+    exe, _, _, loss = started(net)
+    (hidden,) = exe.run(feed={"x": X}, fetch_list=[loss.block.ops[2].output("Out")[0]], use_prune=True)
+    np.testing.assert_allclose(hidden.sum(1), [1, 1], rtol=1e-6)
+
+
+def test_a_run_of_a_feed(net):
+    exe, _, _, loss = started(net)
+    said(lambda: exe.run({"x": X, "y": Y}, [loss]), "received dict", "exe.run(program, feed={...}, fetch_list=[...])")
+
+
 def test_feeds_by_variable(net):
     exe, x, y, loss = started(net)
     by_name, by_variable = (exe.run(feed=f, fetch_list=[loss])[0] for f in ({"x": X, "y": Y}, {x: X, y: Y}))
@@ -84,6 +96,18 @@ def test_batches_that_differ(net):
     exe, _, _, loss = started(net)
     said(
         lambda: exe.run(feed={"x": X, "y": Y[:1]}, fetch_list=[loss]), "cross_entropy2", "test_words.py", "int64[1, 1]"
+    )
+
+
+def test_a_layer_of_another_width(net):
+    exe = net[0]
+    six = L.data("six", [6])
+    out = L.fc(six, 2)
+    exe.run(fluid.default_startup_program())
+    said(
+        lambda: exe.run(feed={"six": X}, fetch_list=[out], use_prune=True),
+        "differ, (3,) and (6,)",
+        "as many columns of X as Y has rows",
     )
 
 
@@ -105,6 +129,12 @@ def test_a_model_that_is_fed_what_is_not_there(net, tmp_path):
          "var y not in this block", "its outputs do not depend on it", "leave it out of feeded_var_names")  # fmt: skip
 
 
+def test_a_model_of_a_name(net, tmp_path):
+    exe, _, _, loss = started(net)
+    said(lambda: fluid.io.save_inference_model(str(tmp_path), ["x"], loss.name, exe),
+         f"received: {loss.name!r}", "pass the Variables that layers returned")  # fmt: skip
+
+
 def test_a_name_that_is_not_there():
     said(lambda: L.fully_conected, "fluid.layers has no 'fully_conected'")
     said(lambda: L.embeding, "did you mean embedding")
@@ -113,6 +143,7 @@ def test_a_name_that_is_not_there():
     said(lambda: fluid.optimizer.Adamm, "fluid.optimizer has no 'Adamm'; did you mean Adam")
     said(lambda: fluid.initializer.Xaviar, "did you mean Xavier")
     said(lambda: fluid.dygraph.linear, "did you mean Linear")
+    said(lambda: fluid.dygraph.Liner, "did you mean Linear or Layer?")
     said(lambda: L.fc(fluid.data("image", [None, 3]), 2, act="Relu"), "similar ops that exist: relu")
     assert not hasattr(fluid, "nosuchthing")
 
@@ -149,9 +180,13 @@ def test_layers(net):
 
     said(lambda: L.pool2d(x, 2), "'x' is not 4-D", "received: [-1, 3]", "reshape")
     said(lambda: L.relu(X), "'x' in relu", "numpy.ndarray", "fluid.layers.assign")
+    said(lambda: L.embedding(x, [10, 4]), "['int64'], but received float32", "Declare it", "fluid.layers.cast")
+    said(lambda: fluid.data("four", 4), "'shape' in data", "Pass one of such a type")
     said(lambda: L.fc("x", 3), "'input' in fc", "Pass a variable that fluid.data or a layer returned")
     said(lambda: L.reshape(L.data("six", [2, 3], append_batch_size=False), [4, 2]), "[2, 3] to [4, 2]")
     said(lambda: fluid.ParamAttr(initializer=3), "'initializer' in ParamAttr must be Initializer")
+    said(lambda: fluid.ParamAttr._to_attr(fluid.initializer.Xavier), "Call the class: XavierInitializer(...)")
+    said(lambda: L.fill_constant([1], "float32", "one"), "'value' in fill_constant", "received 'one'", "Pass a number")
 
 
 def test_a_weight_of_two_shapes(net):
@@ -196,6 +231,7 @@ def test_lod_that_does_not_fit(net):
     exe = net[0]
     said(lambda: fluid.create_lod_tensor(Y, [[2, 2]], fluid.CPUPlace()), "level 0 ends at 4", "must add up")
     said(lambda: fluid.create_lod_tensor(Y, [1, 1], fluid.CPUPlace()), "received [1, 1]. Pass [[2, 3]]")
+    said(lambda: fluid.create_lod_tensor([1, 2], [[1, 1]], fluid.CPUPlace()), "received [1, 2]", "reshape([-1, 1])")
     tensor = fluid.create_lod_tensor(Y, [[1, 1]], fluid.CPUPlace())
     tensor.set(np.zeros((5, 1), "int64"), fluid.CPUPlace())
     with fluid.program_guard(fluid.Program()):
@@ -241,6 +277,14 @@ def test_frames_of_the_users_stay(net):
 def test_words_of_eager_mode():
     with fluid.dygraph.guard():
         net, rows = fluid.dygraph.Linear(4, 3), fluid.dygraph.to_variable(X)
-        said(lambda: net(rows), "op matmul", "received: float32[2, 3], float32[4, 3]")
+        said(lambda: net(rows), "op matmul", "(3,) and (4,)", "columns of X", "received: float32[2, 3], float32[4, 3]")
         said(lambda: L.cross_entropy(rows, rows), "Label holds the number of a class for each row, int64[2, 1]")
         said(lambda: fluid.dygraph.save_dygraph(net, "net"), "received: Linear", "pass layer.state_dict()")
+        said(lambda: net.set_dict(fluid.dygraph.Linear(5, 3).state_dict()), "[4, 3]", "[5, 3]", "Build the layer as")
+
+
+def test_a_layer_called_after_its_guard():
+    with fluid.dygraph.guard():
+        net, rows = fluid.dygraph.Linear(3, 3), fluid.dygraph.to_variable(X)
+    with fluid.program_guard(fluid.Program()):
+        said(lambda: net(rows), "variable of eager mode", "call a layer of eager mode inside fluid.dygraph.guard()")

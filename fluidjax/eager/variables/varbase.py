@@ -25,6 +25,7 @@ from fluidjax.execution.scopes.fetched import FetchedArray
 from fluidjax.framework.direct import numbered
 from fluidjax.framework.guards import default_main_program
 from fluidjax.framework.parameter import EagerParameter
+from fluidjax.framework.valueless import REFLECTED
 from fluidjax.framework.variable import EagerVariable
 from lowering.values import SelectedRows
 
@@ -197,7 +198,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
         if tuple(array.shape) != shape:
             raise AssertionError(
                 f"Variable Shape not match, Variable [ {self.name} ] need tensor with shape {list(shape)} but load set "
-                f"tensor with shape {list(array.shape)}. Reshape the array."
+                f"tensor with shape {list(array.shape)}. Build the layer as it was saved, or reshape the array."
             )
         if array.dtype != dtype:
             raise AssertionError(
@@ -276,7 +277,15 @@ class VarBase(Beneath, Gradients, EagerVariable):
         return int(self._one())
 
     __hash__ = object.__hash__
-    __array_ufunc__ = None  # NumPy's scalars and arrays leave operators to the variable
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """An operator with a number of NumPy's on its left is an op; other functions of NumPy take the values."""
+        if method == "__call__" and not isinstance(inputs[0], VarBase) and ufunc.__name__ in REFLECTED:
+            left = inputs[0]
+            number = isinstance(left, np.ndarray) and left.ndim == 0  # NumPy makes arrays of numbers that it compares
+            return getattr(self, f"__{REFLECTED[ufunc.__name__]}__")(left[()] if number else left)
+        values = (value.numpy() if isinstance(value, VarBase) else value for value in inputs)
+        return getattr(ufunc, method)(*values, **kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The value as an array, for ``numpy.array(x)``."""

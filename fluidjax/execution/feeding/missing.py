@@ -40,7 +40,9 @@ def explained(error: UninitializedError, program: Program, feeds: Collection[str
             f"{error.reader} reads {var.name!r}, which was not fed{line}",
             f"feeds for {', '.join(needed)}",
             f"fed: {', '.join(feeds) or 'nothing'}",
-            f"rename {typo[0]!r} to {var.name!r} in the feed" if typo else f"add {var.name!r} to the feed",
+            f"rename {typo[0]!r} to {var.name!r} in the feed"
+            if typo
+            else f"add {var.name!r} to the feed, or run with use_prune=True if no fetch depends on it",
         ),
         var.name,
     )

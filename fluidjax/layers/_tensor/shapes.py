@@ -58,7 +58,7 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
     if isinstance(value, Variable):
         inputs["ValueTensor"] = value
     else:
-        attrs["value"] = float(value)
+        attrs["value"] = _number(value)
         whole = convert_dtype(dtype) in ("int64", "int32")
         attrs["str_value"] = str(int(value)) if whole else str(float(value))
     helper = LayerHelper("fill_constant")
@@ -74,6 +74,16 @@ def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, o
     helper.append_op(type="fill_constant", inputs=inputs, outputs={"Out": [out]}, attrs=attrs)
     out.stop_gradient = True
     return out
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"'value' in fill_constant must be a number or a Variable [1], but received {value!r:.60}. Pass a number."
+        ) from None
 
 
 def constants(value: int, dtype: str = "int32") -> Variable:
