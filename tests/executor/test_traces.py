@@ -132,7 +132,8 @@ def operator(rule: Callable[..., Any], special: frozenset[str] = frozenset()) ->
 
 def repeated(definition: OpDef, *args: Any, times: int = 4, **keywords: Any) -> list[Any]:
     """What equal calls return within one trace."""
-    traces, results = Traces(), []
+    traces = Traces()
+    results: list[Any] = []
 
     def run(x: Any) -> Any:
         given = [arg(x) if callable(arg) else arg for arg in args]
