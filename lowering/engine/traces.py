@@ -1,7 +1,7 @@
 """Rules that a run has already traced, for ops of equal content.
 
-A deep net applies few different ops: a training step of HRNet has 5,158, 242 of them different. The first op of its kind is
-traced as it stands; the second one's rule alone, and its equations are entered for that op and all later ones.
+A deep net applies few different ops: a training step of HRNet has 5,158, 242 of them different. The first op of its
+kind is traced as it stands; the second one's rule alone, and its equations are entered for that op and all later ones.
 ``jax.jit(..., inline=True)`` does this: the step has the equations that it would have if each rule were traced.
 """
 
