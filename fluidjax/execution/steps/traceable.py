@@ -178,7 +178,7 @@ class Traceable:
         )
         runner.unsettled = bool(self.starts)
         runner.number = number
-        runner.traces = Traces()
+        runner.traces = Traces() if self.number is number_of else None  # not tried over several devices
         first = env.pop(FIRST, None)
         env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self.starts})
         runner.fed = FedRows([env.get(name) for name in self.inputs])
