@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import is_float
+from lowering.engine.traces import Traces
 from lowering.errors import NeedsExact, SlotError, UninitializedError
 from lowering.program import EMPTY, GRAD, OpView, ProgramView
 from lowering.registry import Masked, OpDef, Slot, Wise
@@ -112,13 +113,19 @@ def scatter(definition: OpDef, op: OpView, results: SlotValues) -> dict[str, Any
     return named
 
 
-def call(definition: OpDef, values: SlotValues, attrs: Mapping[str, Any], special: Mapping[str, Any]) -> SlotValues:
-    """Run the rule of a plain op on slot values; returns values by output slot."""
+def call(
+    definition: OpDef,
+    values: SlotValues,
+    attrs: Mapping[str, Any],
+    special: Mapping[str, Any],
+    traces: Traces | None = None,
+) -> SlotValues:
+    """Run the rule of a plain op on slot values; returns values by output slot. ``traces``: of equal calls."""
     padded = _padded(definition, values, attrs)
     args = [_argument(slot, values[slot.name], definition) for slot in definition.inputs]
     keywords = _attributes(definition, attrs)
     keywords.update({name: special[name] for name in definition.special})
-    result = _evaluate(definition, args, keywords)
+    result = _evaluate(definition, args, keywords, traces)
     slots = [*(s.name for s in definition.outputs), *definition.updates]
     if len(slots) == 1:
         result = (result,)
@@ -221,12 +228,9 @@ def _single(slot: Slot, value: Any, definition: OpDef) -> Any:
     return data
 
 
-def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any]) -> Any:
-    if not definition.fold:
-        return definition.fn(*args, **keywords)
-    leaves = jax.tree_util.tree_leaves(args)
-    if not all(is_concrete(v) and v.size <= FOLD_LIMIT for v in leaves):
-        return definition.fn(*args, **keywords)
+def _evaluate(definition: OpDef, args: list[Any], keywords: dict[str, Any], traces: Traces | None) -> Any:
+    if not definition.fold or not all(is_concrete(v) and v.size <= FOLD_LIMIT for v in jax.tree_util.tree_leaves(args)):
+        return definition.fn(*args, **keywords) if traces is None else traces.evaluate(definition, args, keywords)
     # Results of constants stay known during tracing: shapes, array indices and trip counts depend on them. What NumPy
     # computes of them may be infinite or no number, as in a kernel, which does not warn.
     with jax.ensure_compile_time_eval(), np.errstate(all="ignore"):

@@ -29,6 +29,7 @@ from lowering.engine.pinned import compared, pinned_value
 from lowering.engine.precision import in_full_precision
 from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_attrs
 from lowering.engine.single_wide import run_with_room
+from lowering.engine.traces import Traces
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes, OpError
 from lowering.program import EMPTY, OpView, ProgramView
@@ -103,6 +104,7 @@ class Runner:
         self.turn: Any = None  # the step of the loop being traced, for random ops inside it
         self.strange: set[str] | None = None  # values with data types other than declared (see ``kinds``)
         self.draws: dict[str, int] = {}  # number of draws so far in the current block, by the name drawn into
+        self.traces: Traces | None = None  # of one step's trace
         self.number: Callable[[str], Any] = number_of  # distinguishes draws into a name from all others
 
     def run_block(self, block_idx: int, env: Env) -> Env:
@@ -209,7 +211,8 @@ class Runner:
             return scatter(definition, op, _call_jitted(definition, op, values, key, self))
 
         def run(given: SlotValues, key: Any = key) -> SlotValues:
-            return call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)))
+            traces = self.traces if op.block_idx == 0 else None
+            return call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)), traces)
 
         if any(map(is_wide, flat(values))):
             return scatter(definition, op, self._run_wide(definition, op, values, run, env, key))

@@ -15,6 +15,7 @@ from lowering.engine.align import Expected, FedRows
 from lowering.engine.checks import Watch
 from lowering.engine.either import Either, NeedsOneForm
 from lowering.engine.runner import Runner, number_of
+from lowering.engine.traces import Traces
 from lowering.engine.updates import UpdateRunner
 from lowering.errors import Need
 from lowering.program import OpView, ProgramView
@@ -177,6 +178,7 @@ class Traceable:
         )
         runner.unsettled = bool(self.starts)
         runner.number = number
+        runner.traces = Traces() if self.number is number_of else None  # not tried over several devices
         first = env.pop(FIRST, None)
         env.update({n: Either(first, env.pop(BEFORE + n, None), env[n]) for n in self.starts})
         runner.fed = FedRows([env.get(name) for name in self.inputs])
