@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, data_of
@@ -62,6 +63,7 @@ class Spec:
 UNKNOWN = Spec.of((), VarType.FP32)  # what a variable without a value reports
 KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
 
+_HALF = VarType.FP16
 _SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
 HALF_BITS = np.dtype(np.uint16)  # in which Fluid passes float16
 
@@ -116,15 +118,23 @@ class Value:
 
 def on_host(array: Any) -> np.ndarray:
     """A copy of a dense value's numbers."""
+    if array.__class__ is ArrayImpl:
+        try:
+            return np.array(memoryview(array))  # 2.7 us in place of 6.3 when it is looked at first
+        except BufferError:  # bfloat16, on several devices, on an accelerator, or lost
+            pass
     return np.array(data_of(array))
 
 
 def value_of(array: Any) -> Value:
     """A value with the numbers of a NumPy array, which may be written to later."""
     array = np.array(array, copy=True)
+    spec = _by_array.get((array.shape, array.dtype))
+    if spec is None or spec.dtype is _HALF:
+        array = array.view(np.float16) if array.dtype == HALF_BITS else array
+        spec = spec_of(array)
     value: Value = _new(Value)  # calling the class takes twice as long
-    value.array = array = array.view(np.float16) if array.dtype == HALF_BITS else array
-    value.spec, value.serial, value.index = spec_of(array), -1, 0
+    value.array, value.spec, value.serial, value.index = array, spec, -1, 0
     return value
 
 

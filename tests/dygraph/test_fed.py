@@ -38,7 +38,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     run = Promise._run
 
     def noted(promise: Any, *given: Any) -> None:
-        fed = promise.step.frame._fed
+        fed = promise.step.frame.fed
         found.append(-1 if fed is None else len(fed._stands))
         run(promise, *given)
 

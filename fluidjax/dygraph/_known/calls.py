@@ -73,7 +73,7 @@ class Known(Repeated):
         if self.step is None or kinds is None or len(kinds) != len(inputs) or self.around != _around(layer, tracer):
             return None
         current: list[Value] = []
-        for var, (spec, flows) in zip(inputs, kinds, strict=True):
+        for var, (spec, flows) in zip(inputs, kinds):  # noqa: B905 (of one length; saying so takes a microsecond)
             if var.__class__ is not VarBase or (var._stop_gradient is False) is not flows:
                 return None
             held = var._held
