@@ -109,8 +109,9 @@ class Guards:
         lacks = [(owner, name) for owner, name, value in self._members.values() if value is MISSING]
         for owner in dict.fromkeys([owner for owner, _ in lacks]):
             writing.same(f"{writing.named(owner)}.__mro__", owner.__mro__)
-        names = {each: vars(each).keys() for owner, _ in lacks for each in owner.__mro__}
-        for each, name in dict.fromkeys([(each, name) for owner, name in lacks for each in owner.__mro__]):
+        bases = [(each, name) for owner, name in lacks for each in owner.__mro__ if each is not object]
+        names = {each: vars(each).keys() for each, _ in bases}  # ``object`` cannot be given any
+        for each, name in dict.fromkeys(bases):
             writing.conditions.append(f"{name!r} not in {writing.named(names[each])}")
 
 

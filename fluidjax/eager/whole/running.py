@@ -47,7 +47,7 @@ class Running:
     node: Any
     replay: Any
     given: Sequence[Any]
-    taken: list[list[tuple[Any, Value]]]
+    taken: Sequence[list[tuple[Any, Value]]]
     outputs: list[tuple[weakref.ref[Any], int]]
     ahead: Ahead | None
     put: list[Any] | None = None
@@ -168,6 +168,6 @@ class Running:
 
     def forget(self) -> None:
         """Refer to nothing any more: a variable that the user keeps shall keep no others."""
-        self.variables, self.values, self.leaves, self.given, self.taken, self.found = [], [], [], (), [], []
+        self.variables, self.values, self.leaves, self.given, self.taken, self.found = [], [], [], (), (), []
         self.replay = self.node = self.ahead = self.put = None  # the node refers to this
         self.step = self.together = None

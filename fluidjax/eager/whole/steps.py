@@ -125,6 +125,9 @@ class Step:
         place = {k: n for n, (k, _, _) in enumerate(self.outer)}
         self._limits = [(place[k], high) for k, high in self.body.limits]
         self.pulled = [place.get(k, -1) for k in self.body.leaves]  # -1 for those of the update
+        results = [self.body.results[k] for k in self.body.fresh]
+        placed = [place is not None for _, place in self.body.outputs[: len(results)]]
+        self.fresh = [(r, r.code, r.spec, p) for r, p in zip(results, placed, strict=True)]
         self.drawn = [n for n, k in enumerate(self.body.leaves) if k is None]
         self.read = [
             place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)
