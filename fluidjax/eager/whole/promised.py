@@ -238,8 +238,13 @@ class Promise(Running):
 
     def clear(self, gradients: Sequence[Any]) -> bool:
         """Whether all gradients, which must be these, can be zeroed, which has come with this."""
-        if self.came != UPDATE or {*map(id, gradients)} != self.step.all_ids:
+        if self.came != UPDATE:
             return False
+        ids, step = [*map(id, gradients)], self.step
+        if ids != step.cleared_ids:
+            if {*ids} != step.all_ids:
+                return False
+            step.cleared_ids = ids
         self.cleared = True
         return True
 
