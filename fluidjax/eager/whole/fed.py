@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.eager.values import Value
 from fluidjax.execution.steps.in_place import MOST, in_place
 from lowering.engine.host_arrays import empty
-
-# Leaves without memory that are others, so often, and so often of all runs that were no repetitions, are not compared.
-_MISSES, _WORTH = 8, 2
 
 
 class Last(NamedTuple):
@@ -26,14 +24,21 @@ class Last(NamedTuple):
 
     Attributes:
         same, known: the leaves that have been the same values so far, and these.
-        written: the other leaves, and where each of them is copied to.
-        arguments: what the block was given.
+        written: other leaves, and where each of them is copied to.
+        moving: the rest, which are on the device, and which argument each of them is.
+        arguments: what the block is given besides these.
     """
 
     same: list[int]
     known: list[Value]
     written: list[tuple[int, np.ndarray]]
+    moving: list[tuple[int, int]]
     arguments: list[Any]
+
+    def others(self, leaves: Sequence[Value]) -> set[int]:
+        """The leaves that are others now, or were before."""
+        now = {k for k, value in zip(self.same, self.known, strict=True) if leaves[k] is not value}
+        return now.union([k for k, _ in self.written], [k for k, _ in self.moving])
 
 
 class Fed:
@@ -46,12 +51,11 @@ class Fed:
         last: the last run; None if nothing is known of it.
     """
 
-    __slots__ = ("_before", "_misses", "_runs", "_stands", "last")
+    __slots__ = ("_before", "_stands", "last")
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self.last: Last | None = None
         self._before: Last | None = None
-        self._runs = self._misses = 0
         hosts = [(n, array) for n, array in enumerate(arguments) if array.__class__ is np.ndarray]
         self._stands: list[tuple[int, np.ndarray, Any]] = []  # with the device's array on the memory
         if returns_when_done() and sum([array.nbytes for _, array in hosts]) <= MOST:
@@ -70,9 +74,9 @@ class Fed:
                 arguments[n] = on_device
 
     def again(self, leaves: Sequence[Value]) -> list[Any] | None:
-        """The arguments of the last run, once the leaves that may be others are copied to their memory.
+        """The arguments of a run after the last one, once what may be others is copied to its memory.
 
-        None if one of the rest is another one, or if one is not on the host any more.
+        None if one of the rest is another one, or if one is not where it was.
         """
         last = self.last
         if last is None or [*map(leaves.__getitem__, last.same)] != last.known:
@@ -82,26 +86,36 @@ class Fed:
             if array.__class__ is not np.ndarray:
                 return None
             memory[...] = array
-        return last.arguments
+        if not last.moving:
+            return last.arguments
+        arguments = [*last.arguments]
+        for k, n in last.moving:
+            array = arguments[n] = leaves[k].array
+            if array.__class__ is not ArrayImpl:
+                return None
+        return arguments
 
-    def noted(self, numbers: Sequence[int], leaves: Sequence[Value], arguments: list[Any]) -> Last | None:
-        """What ``last`` is to be once a run is done; None if it is of no use.
+    def noted(self, numbers: Sequence[int], leaves: Sequence[Value], arguments: Sequence[Any]) -> Last:
+        """What ``last`` is to be once a run is done.
 
         Args:
             numbers: the leaf of each argument.
             arguments: as ``put`` left them.
         """
-        self._runs += 1
-        if self._misses > _MISSES and self._misses * _WORTH > self._runs:
-            return None
-        memories = {numbers[n]: memory for n, memory, _ in self._stands}
-        before, written = self._before, set[int]()
-        if before is not None:
-            others = {k for k, value in zip(before.same, before.known, strict=True) if leaves[k] is not value}
-            self._misses += not others <= memories.keys()
-            written = {k for k, _ in before.written} | (others & memories.keys())
-        same = [k for k in numbers if k not in written]
-        return Last(same, [leaves[k] for k in same], [(k, memories[k]) for k in written], arguments)
+        before, memories = self._before, {n: (memory, array) for n, memory, array in self._stands}
+        others = set[int]() if before is None else before.others(leaves)
+        places = {k: n for n, k in enumerate(numbers)}
+        same = [k for k in numbers if k not in others]
+        last = Last(same, [leaves[k] for k in same], [], [], [*arguments])
+        for k in others:
+            n = places[k]
+            if n in memories:
+                memory, last.arguments[n] = memories[n]
+                last.written.append((k, memory))
+            else:
+                last.moving.append((k, n))
+                last.arguments[n] = None  # others may take its memory over
+        return last
 
     @staticmethod
     def wait(results: Sequence[Any]) -> None:

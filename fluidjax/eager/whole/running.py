@@ -116,7 +116,7 @@ class Running:
             ready = frame.put(outer)
             self.put = outer
         else:
-            self.there = together.there
+            self.there = together.there and not frame.fed.last.moving  # type: ignore[union-attr]
         state = together.state
         if self.over:  # and the state another one
             return
