@@ -12,7 +12,7 @@ from fluidjax import layers
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.values import Value
 from fluidjax.eager.whole import fed as module
-from fluidjax.eager.whole.fed import Fed
+from fluidjax.eager.whole.fed import Fed, Last
 from fluidjax.eager.whole.promised import Promise
 from fluidjax.execution.steps.in_place import MOST
 
@@ -149,14 +149,14 @@ def learnt(rng: np.random.RandomState, every: int, decays: bool) -> tuple[list[A
 def test_what_stays_is_not_copied_again(every: int, decays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of feeds in turn, a rate that decays or not, and parameters that are replaced at times."""
     found: list[bool] = []
-    again = Fed.again
+    filled = Last.filled
 
-    def noted(fed: Fed, leaves: Any) -> Any:
-        arguments = again(fed, leaves)
+    def noted(last: Last, leaves: Any) -> Any:
+        arguments = filled(last, leaves)
         found.append(arguments is not None)
         return arguments
 
-    monkeypatch.setattr(Fed, "again", noted)
+    monkeypatch.setattr(Last, "filled", noted)
     losses, fed = learnt(np.random.RandomState(3), every, decays)
     assert fed is not None
     assert found.count(True) > 10
@@ -179,9 +179,9 @@ def test_memory_that_was_written_to_in_vain_is_written_to_again() -> None:
         arguments = [first.array]
         fed.put(arguments)
         fed.last = fed.noted([0], [first], arguments)
-    given = fed.again([first])
+    given = fed.last.filled([first])
     assert given is not None
     assert np.asarray(given[0]).tolist() == [1, 2]
-    assert fed.again([second]) is None
+    assert fed.last.filled([second]) is None
     fed.put([second.array])
-    assert fed.again([first]) is None
+    assert fed.last is None

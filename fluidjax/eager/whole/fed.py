@@ -35,6 +35,27 @@ class Last(NamedTuple):
     moving: list[tuple[int, int]]
     arguments: list[Any]
 
+    def filled(self, leaves: Sequence[Value]) -> list[Any] | None:
+        """The arguments of the next run, once what may be others is copied to its memory.
+
+        None if one of the rest is another one, or if one is not where it was.
+        """
+        if [*map(leaves.__getitem__, self.same)] != self.known:
+            return None
+        for k, memory in self.written:
+            array = leaves[k].array
+            if array.__class__ is not np.ndarray:
+                return None
+            memory[...] = array
+        if not self.moving:
+            return self.arguments
+        arguments = [*self.arguments]
+        for k, n in self.moving:
+            array = arguments[n] = leaves[k].array
+            if array.__class__ is not ArrayImpl:
+                return None
+        return arguments
+
     def others(self, leaves: Sequence[Value]) -> set[int]:
         """The leaves that are others now, or were before."""
         now = {k for k, value in zip(self.same, self.known, strict=True) if leaves[k] is not value}
@@ -72,28 +93,6 @@ class Fed:
             if array.__class__ is np.ndarray:
                 memory[...] = array
                 arguments[n] = on_device
-
-    def again(self, leaves: Sequence[Value]) -> list[Any] | None:
-        """The arguments of a run after the last one, once what may be others is copied to its memory.
-
-        None if one of the rest is another one, or if one is not where it was.
-        """
-        last = self.last
-        if last is None or [*map(leaves.__getitem__, last.same)] != last.known:
-            return None
-        for k, memory in last.written:
-            array = leaves[k].array
-            if array.__class__ is not np.ndarray:
-                return None
-            memory[...] = array
-        if not last.moving:
-            return last.arguments
-        arguments = [*last.arguments]
-        for k, n in last.moving:
-            array = arguments[n] = leaves[k].array
-            if array.__class__ is not ArrayImpl:
-                return None
-        return arguments
 
     def noted(self, numbers: Sequence[int], leaves: Sequence[Value], arguments: Sequence[Any]) -> Last:
         """What ``last`` is to be once a run is done.

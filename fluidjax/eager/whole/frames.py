@@ -62,10 +62,11 @@ class Frame:
         self._ordered = _getter([pool[n] for n in range(len(pool))])
         self.fed: Fed | None = None
 
-    def again(self, leaves: Sequence[Value]) -> list[Any] | None:
-        """The other arguments, which ``results`` can take; None if they have to be ``put``."""
+    @property
+    def last(self) -> Last | None:
+        """The last run, if ``results`` can give those of another one; None if the arguments have to be ``put``."""
         fed = self.fed
-        return None if fed is None or not self.block.ready else fed.again(leaves)
+        return None if fed is None or not self.block.ready else fed.last
 
     def noted(self, leaves: Sequence[Value], outer: list[Any]) -> Last | None:
         """What the next run is to know of this one, whose arguments were ``put``; None for nothing."""

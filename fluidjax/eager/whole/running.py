@@ -107,16 +107,16 @@ class Running:
         leaves = self.leaves
         if self.found or self.over:
             return
-        outer = frame.again(leaves)
-        ready = outer is not None
-        if outer is None:
+        last = frame.last
+        outer = None if last is None else last.filled(leaves)
+        if last is not None and outer is not None:
+            ready, put, there = True, None, together.there and not last.moving
+        else:
             outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
             if Piece in {*map(type, outer)}:
                 outer = [*map(taken, outer)]
-            ready = frame.put(outer)
-            self.put = outer
-        else:
-            self.there = together.there and not frame.fed.last.moving  # type: ignore[union-attr]
+            ready, put, there = frame.put(outer), outer, False
+        self.put, self.there = put, there
         state = together.state
         if self.over:  # and the state another one
             return
