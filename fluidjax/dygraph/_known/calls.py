@@ -76,7 +76,7 @@ class Known(Repeated):
         for var, (spec, flows) in zip(inputs, kinds):  # noqa: B905 (of one length; saying so takes a microsecond)
             if var.__class__ is not VarBase or (var._stop_gradient is False) is not flows:
                 return None
-            held = var._held
+            held: Any = var._held
             value = held if held.__class__ is Value else None if held is None else held.now()
             if value is None or value.spec is not spec or value.serial == recorder.serial:
                 return None

@@ -61,7 +61,8 @@ class Promise(Running):
         draws: the keys of ops, by their numbers.
     """
 
-    came, cleared, over, given = CALL, False, False, ()  # of the class: most are set once, or not at all
+    came, cleared, over = CALL, False, False  # of the class: most are set once, or not at all
+    given: Sequence[Any] = ()
     node = replay = ahead = None
     taken: Sequence[list[tuple[Any, Value]]] = ()
     draws: Mapping[int, Value] = MappingProxyType({})

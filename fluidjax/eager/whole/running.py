@@ -132,7 +132,7 @@ class Running:
             uninterrupted(partial(self._fail, together, frame))
             raise
 
-    def _call_any(self, together: Any, frame: Frame, arguments: list[Any]) -> None:
+    def _call_any(self, together: Any, frame: Frame, arguments: tuple[Any, ...]) -> None:
         """The same where Python runs between XLA and the list."""
         if self.found or self.over:
             return
