@@ -34,6 +34,18 @@ class Held(OrderedDict[str, Any]):
         super().clear()
         Held.changes += 1
 
+    def pop(self, *arguments: Any, **named: Any) -> Any:
+        """See dict."""
+        found = super().pop(*arguments, **named)
+        Held.changes += 1
+        return found
+
+    def popitem(self, last: bool = True) -> tuple[str, Any]:
+        """See OrderedDict."""
+        found = super().popitem(last)
+        Held.changes += 1
+        return found
+
     def move_to_end(self, key: str, last: bool = True) -> None:
         """See OrderedDict."""
         super().move_to_end(key, last)

@@ -62,6 +62,7 @@ class Spec:
 UNKNOWN = Spec.of((), VarType.FP32)  # what a variable without a value reports
 KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of a PRNG key
 
+_HALF = VarType.FP16
 _SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
 HALF_BITS = np.dtype(np.uint16)  # in which Fluid passes float16
 
@@ -122,9 +123,12 @@ def on_host(array: Any) -> np.ndarray:
 def value_of(array: Any) -> Value:
     """A value with the numbers of a NumPy array, which may be written to later."""
     array = np.array(array, copy=True)
+    spec = _by_array.get((array.shape, array.dtype))
+    if spec is None or spec.dtype is _HALF:
+        array = array.view(np.float16) if array.dtype == HALF_BITS else array
+        spec = spec_of(array)
     value: Value = _new(Value)  # calling the class takes twice as long
-    value.array = array = array.view(np.float16) if array.dtype == HALF_BITS else array
-    value.spec, value.serial, value.index = spec_of(array), -1, 0
+    value.array, value.spec, value.serial, value.index = array, spec, -1, 0
     return value
 
 

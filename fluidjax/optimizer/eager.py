@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -160,11 +161,26 @@ class EagerUpdates:
             if regularizer is not None:
                 parts.append(regularizer)
             form += id(p), g._held.spec, p.trainable, id(regularizer), p.optimize_attr["learning_rate"]
-        for part in parts:
-            if not _is_ours(part.__class__):
-                return None
-            form += [v for v in vars(part).values() if _numbers[v.__class__]]
-        return form
+        settings = self._eager_settings(parts)
+        return None if settings is None else form + settings
+
+    def _eager_settings(self, parts: list[Any]) -> list[Any] | None:
+        """Numbers and names that parts of the optimizer hold; None if one of these is not of fluidjax.
+
+        What the parts hold is looked at anew only if it is not the very same as last time.
+        """
+        held = [*chain.from_iterable([vars(part).values() for part in parts])]
+        held += [part.__class__ for part in parts]
+        ids, replay = [*map(id, held)], self._replay
+        if replay is not None and replay.settings is not None and replay.settings[0] == ids:
+            return replay.settings[1]
+        if not all([_is_ours(part.__class__) for part in parts]):
+            return None
+        settings = [v for v in held if _numbers[v.__class__]]
+        if replay is not None:
+            # What is held keeps its identity; it is not referred to in a circle.
+            replay.settings = ids, settings, [each for each in held if each is not replay]
+        return settings
 
     def _eager_write(self, pairs: list[Pair]) -> None:
         if self._grad_clip is not None:

@@ -75,13 +75,22 @@ def test_whatever_changes_is_seen(name: str) -> None:
     assert not any(p.gradient().any() for p in found)
 
 
-def test_those_that_are_no_longer_there_keep_theirs() -> None:
+TAKEN: dict[str, Callable[[Any], Any]] = {
+    "deleted": lambda net: delattr(net, "a"),
+    "popped": lambda net: net._sub_layers.pop("a"),
+    "popped from the beginning": lambda net: net._sub_layers.popitem(last=False),
+}
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_those_that_are_no_longer_there_keep_theirs(how: str) -> None:
     net = Net()
     fill(net)
     gone = net.a.parameters()
     net.clear_gradients()
     fill(net)
-    del net.a
+    TAKEN[how](net)
+    assert all(p is not q for p in gone for q in net.parameters())
     net.clear_gradients()
     assert all(p.gradient().all() for p in gone)
 

@@ -12,7 +12,10 @@ import fluidjax as fluid
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.sequences import blocks, tiers
 from fluidjax.eager.sequences.blocks import Whole
+from fluidjax.execution.executables import kept
 from fluidjax.execution.executables.executable import Executable
+from fluidjax.execution.executables.store import Store
+from tests.dygraph import afresh
 
 dg, layers = fluid.dygraph, fluid.layers
 
@@ -101,6 +104,23 @@ def test_the_better_one_takes_the_place_of_the_first_in_promised_steps(options: 
         before = block._runs
         training.run(3)
         assert block._runs == before + 3
+
+
+def test_what_an_earlier_process_compiled_well_is_not_compiled_quickly(
+    options: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(kept, "_store", Store(tmp_path / "notes"))
+    with dg.guard():
+        Training().run(8)
+        assert options == [tiers._QUICK]
+    for expected in ([tiers._QUICK], [None], [None]):  # the first one ended before its block was compiled well
+        with afresh.nothing_remembered(), dg.guard():
+            options.clear()
+            Training().run(8)
+            assert options == expected
+            recorder.blocks.wait(well=True)
+            Training(rows=8).run(8)
+            assert options[-1] == tiers._QUICK  # another one
 
 
 def test_each_run_counts_with_what_the_first_ones_took() -> None:

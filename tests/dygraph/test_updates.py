@@ -131,6 +131,30 @@ def test_a_parameter_that_is_frozen_is_seen() -> None:
     compare(adam, freeze)
 
 
+CHANGED: dict[str, tuple[Callable[..., Any], Callable[[Net], Any]]] = {
+    "a number": (adam, lambda net: setattr(net.optimizer, "_beta1", 0.3)),
+    "a clip's": (clipped, lambda net: setattr(net.optimizer._grad_clip, "clip_norm", 1.0)),
+    "another clip": (clipped, lambda net: setattr(net.optimizer, "_grad_clip", fluid.clip.GradientClipByValue(0.01))),
+    "decay's": (decayed, lambda net: setattr(net.optimizer.regularization, "_regularization_coeff", 0.7)),
+    "one's own": (adam, lambda net: setattr(net.layer.bias, "optimize_attr", {"learning_rate": 0.1})),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_setting_that_changes_is_seen(name: str) -> None:
+    make, change = CHANGED[name]
+    compare(make, lambda net, k: change(net) if k == 6 else None)
+
+
+def test_a_setting_that_is_set_to_what_it_was_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(adam, lambda net, k: setattr(net.optimizer, "_beta1", float("0.9")))
+    for _ in range(8):
+        net.step()
+    slow = counted(monkeypatch, Replay, "_run")
+    net.step()
+    assert slow == []
+
+
 def test_an_optimizer_that_is_gone_leaves_no_parameters() -> None:
     net = Net(adam)
     for _ in range(6):

@@ -70,18 +70,29 @@ class Known(Repeated):
     def start(self, layer: Any, tracer: Any, inputs: tuple[Any, ...]) -> list[Any] | None:
         """``run`` if a known step begins with it, and with these arguments it is what is called."""
         kinds = self.kinds
-        if self.step is None or kinds is None or len(kinds) != len(inputs) or self.around != _around(layer, tracer):
+        if self.step is None or kinds is None or len(kinds) != len(inputs) or not self._is_around(layer, tracer):
             return None
         current: list[Value] = []
-        for var, (spec, flows) in zip(inputs, kinds, strict=True):
+        for var, (spec, flows) in zip(inputs, kinds):  # noqa: B905 (of one length; saying so takes a microsecond)
             if var.__class__ is not VarBase or (var._stop_gradient is False) is not flows:
                 return None
-            held = var._held
-            value = held if held.__class__ is Value else var._value
+            held: Any = var._held
+            value = held if held.__class__ is Value else None if held is None else held.now()
             if value is None or value.spec is not spec or value.serial == recorder.serial:
                 return None
             current.append(value)
         return self.run(tracer, inputs, current) if self.holds(layer.__dict__) else None
+
+    def _is_around(self, layer: Any, tracer: Any) -> bool:
+        """Whether what ``_around`` gives is what it was found by."""
+        point, kind, train_mode, deterministic, seed = self.around
+        return (
+            recorder.point is point
+            and layer.__class__ is kind
+            and tracer._train_mode is train_mode
+            and FLAGS["FLAGS_cpu_deterministic"] == deterministic
+            and default_main_program().random_seed == seed
+        )
 
     def run(self, tracer: Any, given: Sequence[Any], current: Sequence[Value]) -> list[Any] | None:
         """[what the call returns], given the variables among its arguments, and their values.

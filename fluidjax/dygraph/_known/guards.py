@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from fluidjax.dygraph.registered import Held
+
 MISSING: Any = object()
 
 
@@ -78,8 +80,11 @@ class Guards:
         writing = _Comparison()
         for name, value in self._own.items():
             writing.entry("own", name, value)
+        counted = [each for each in self._items.values() if each[0].__class__ is Held]
+        writing.unless_changed([writing.of_entry(writing.named(held), key, value) for held, key, value in counted])
         for held, key, value in self._items.values():
-            writing.entry(writing.named(held), key, value)
+            if held.__class__ is not Held:
+                writing.entry(writing.named(held), key, value)
         for each, kind in self._types.values():
             writing.same(f"{writing.named(each)}.__class__", kind)
         for owner, name, value in self._members.values():
@@ -109,8 +114,9 @@ class Guards:
         lacks = [(owner, name) for owner, name, value in self._members.values() if value is MISSING]
         for owner in dict.fromkeys([owner for owner, _ in lacks]):
             writing.same(f"{writing.named(owner)}.__mro__", owner.__mro__)
-        names = {each: vars(each).keys() for owner, _ in lacks for each in owner.__mro__}
-        for each, name in dict.fromkeys([(each, name) for owner, name in lacks for each in owner.__mro__]):
+        bases = [(each, name) for owner, name in lacks for each in owner.__mro__ if each is not object]
+        names = {each: vars(each).keys() for each, _ in bases}  # ``object`` cannot be given any
+        for each, name in dict.fromkeys(bases):
             writing.conditions.append(f"{name!r} not in {writing.named(names[each])}")
 
 
@@ -139,11 +145,19 @@ class _Comparison:
 
     def entry(self, held: str, key: Any, value: Any) -> None:
         """A dict has a value for a key, or lacks it."""
+        self.conditions.append(self.of_entry(held, key, value))
+
+    def of_entry(self, held: str, key: Any, value: Any) -> str:
+        """The condition that it does."""
         text = repr(key) if key.__class__ is str else self.named(key)
-        if value is MISSING:
-            self.conditions.append(f"{text} not in {held}")
-        else:
-            self.same(f"{held}[{text}]", value)
+        return f"{text} not in {held}" if value is MISSING else f"{held}[{text}] is {self.named(value)}"
+
+    def unless_changed(self, conditions: list[str]) -> None:
+        """Conditions on what layers hold are looked at when something has changed in any layer (see ``Held``)."""
+        if conditions:
+            kind, seen = self.named(Held), self.named([Held.changes])
+            noted = f"not {seen}.__setitem__(0, {kind}.changes)"
+            self.conditions.append(f"({kind}.changes == {seen}[0] or ({' and '.join([*conditions, noted])}))")
 
     def elements(self, text: str, values: tuple[Any, ...]) -> None:
         """A list holds these very objects."""

@@ -120,13 +120,18 @@ def within(limits: tuple[tuple[int, int], ...] | None, variables: Sequence[Any])
 
 def is_below(array: np.ndarray, high: int) -> bool:
     """Whether all integers of a nonempty array are in [0, high)."""
+    kind = array.dtype.kind
+    if array.size <= _FEW and (kind == "i" or kind == "u"):
+        numbers = array.ravel().tolist()
+        return bool(numbers) and min(numbers) >= 0 and max(numbers) < high
     if not array.size:
         return False
-    if array.dtype.kind == "i":  # negative numbers become large ones
+    if kind == "i":  # negative numbers become large ones
         array = array.view(_UNSIGNED[array.dtype.itemsize])
     return bool(array.item(array.argmax()) < high)  # a third of what a reduction takes
 
 
+_FEW = 32  # numbers that Python compares faster than NumPy begins to
 _UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 

@@ -95,6 +95,8 @@ class Replay:
         together: what the variables hold between steps that are known as a whole (see ``together``); None for none.
         formed, promises: how often that was formed, and how often a block ran on it.
         rate: the last of the given values, which is no gradient but the learning rate.
+        settings: of the optimizer, as they were looked at last: the identities of all that it holds, the settings, and
+            what it holds.
         foresees: refers to a function that gives the next one as a variable, or None; None if there is none.
     """
 
@@ -118,6 +120,7 @@ class Replay:
         self.formed = self.promises = 0
         self.rate: Any = None
         self.foresees: Any = None
+        self.settings: tuple[list[int], list[Any], list[Any]] | None = None
         # Its own alone, as far as can be seen: nothing else reads or writes an optimizer's variables in a step.
         own = {key for key, var in written.items() if key in read and var.__class__ is VarBase}
         self._own = [var for var in self.read if id(var) in own]

@@ -101,8 +101,9 @@ class Whole(Tiered):
         avals = [leaves[k].aval for k in self.singles]
         avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
         taken_over = [] if self.keeps else [*self.donated, *range(len(self.singles), len(avals))]
-        quick = light([kernel.type for kernel, *_ in records], output_specs(records, leaves), len(records))
-        self._compile_first(jax.jit(block, donate_argnums=taken_over).trace(*avals), len(records), quick=quick)
+        types, specs = [kernel.type for kernel, *_ in records], output_specs(records, leaves)
+        traced, quick = jax.jit(block, donate_argnums=taken_over).trace(*avals), light(types, specs, len(records))
+        self._compile_first(traced, len(records), quick=quick, content=(types, specs, self.alive, taken_over))
 
     def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
         """The outputs `alive`; the list must hold the only references to leaves that may be donated."""

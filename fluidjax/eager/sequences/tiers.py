@@ -2,13 +2,15 @@
 
 Most scripts end before XLA's and LLVM's optimisations pay: these are four fifths of compiling, and a block is several
 times as fast as its ops one by one without them. What they are for is loops over many numbers, and convolutions;
-blocks of these are compiled well at once.
+blocks of these are compiled well at once. So are blocks that an earlier process compiled well, where there is a folder
+for what is compiled: XLA's cache holds them, and a note beside the records of programs says so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -16,6 +18,7 @@ import jax
 
 from fluidjax.eager.values import Spec
 from fluidjax.execution.executables.executable import Executable, default_device
+from fluidjax.execution.executables.kept import machine, store
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import in_x64
 
@@ -50,13 +53,21 @@ class Tiered:
 
     def __init__(self) -> None:
         self._traced: Any = None
+        self._note = ""  # what an earlier process may have left
         self._executable: Any = None
         self._settled: Any = None  # of the executables, the last one that has run
         self._direct: Any = None
         self._seconds, self._runs, self._left = float("inf"), 0, 0.0
 
-    def _compile_first(self, traced: Any, ops: int, *, quick: bool) -> None:
-        """Compile a trace (``jax.stages.Traced``) of so many ops."""
+    def _compile_first(self, traced: Any, ops: int, *, quick: bool, content: Hashable = ()) -> None:
+        """Compile a trace (``jax.stages.Traced``) of so many ops.
+
+        Args:
+            content: tells it from others, for other processes.
+        """
+        if quick and (notes := store()) is not None:
+            self._note = hashlib.sha256(repr(("compiled well", machine(), content)).encode()).hexdigest()
+            quick = notes.get(self._note) is None
         self._traced, self._left = (traced, ops * _WELL) if quick else (None, 0.0)
         self._executable = Executable.of(traced, options=_QUICK if quick else None)
 
@@ -67,6 +78,8 @@ class Tiered:
         if traced is None:
             return 0
         self._executable = uninterrupted(lambda: Executable.of(traced))
+        if self._note and (notes := store()) is not None:
+            notes.put(self._note, b"")
         return 1
 
     @property

@@ -13,11 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from fluidjax.base.enums import VarType
 from fluidjax.eager import values
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.values import Spec, Value
 from fluidjax.execution.executables.executable import default_device, platform_of
 from lowering.values import LoDArray
+
+_HALF = VarType.FP16
 
 # References to an unshared array: the slot, local variables of two functions, getrefcount's argument; and
 # to the array that it is a view of: the view, a local variable, getrefcount's argument.
@@ -84,13 +87,13 @@ def shared(array: np.ndarray) -> Shared | None:
 
     It is for writable C-contiguous arrays, if there is no accelerator.
     """
-    flags = array.flags
-    if not (flags.c_contiguous and flags.writeable) or array.dtype == values.HALF_BITS:
+    flags, spec = array.flags, values.spec_of(array)
+    if not (flags.c_contiguous and flags.writeable) or (spec.dtype is _HALF and array.dtype == values.HALF_BITS):
         return None
     if not _is_on_host(jax.config.jax_default_device):  # type: ignore[attr-defined]
         return None
     found: Shared = _new(Shared)
-    found.array, found.seen, found.spec = array, None, values.spec_of(array)
+    found.array, found.seen, found.spec = array, None, spec
     return found
 
 

@@ -37,7 +37,7 @@ class Ahead:
         return all(map(_alike, leaves, self._expected))
 
 
-def run_ahead(step: Any, state: list[Any], leaves: list[Any]) -> Ahead | None:
+def run_ahead(step: Any, state: Sequence[Any], leaves: list[Any]) -> Ahead | None:
     """Run the block of a step, given the leaves that have come; None if it cannot be run."""
     frame, expected = step.ahead, step.expects()
     if expected is None:

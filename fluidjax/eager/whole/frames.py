@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fluidjax.eager.sequences.blocks import Whole
 from fluidjax.eager.sequences.packs import Buffer, Piece
-from fluidjax.eager.whole.fed import Fed
+from fluidjax.eager.values import Value
+from fluidjax.eager.whole.fed import Fed, Last
 from lowering.engine.x64 import with_x64
 
 
@@ -44,47 +46,63 @@ class Frame:
         layout: the arrays of the state.
         outer: the leaves that are its other arguments.
         places: output -> its place among the results.
+        state: gives the state after a run, of its results.
+        fed: memory for what comes from the host; None before the first run.
     """
 
     def __init__(self, block: Whole, slots: Sequence[tuple[Slot, int, int]], places: dict[int, int]) -> None:
         layout = tuple([slot for slot, _, _ in slots])
         self.block, self.layout, self.places = block, _layouts.setdefault(layout, layout), places
-        self._results = [result for _, _, result in slots]
+        self.state = _getter([result for _, _, result in slots])
         own = [argument for _, argument, _ in slots]
         free = [n for n in range(len(block.singles)) if n not in {*own}]
         self.outer = [block.singles[n] for n in free]
         self._free = free
         pool = {n: k for k, n in enumerate([*free, *own])}
-        self._order = [pool[n] for n in range(len(pool))]
-        self._fed: Fed | None = None  # once it has run
+        self._ordered = _getter([pool[n] for n in range(len(pool))])
+        self.fed: Fed | None = None
+
+    @property
+    def last(self) -> Last | None:
+        """The last run, if ``results`` can give those of another one; None if the arguments have to be ``put``."""
+        fed = self.fed
+        return None if fed is None or not self.block.ready else fed.last
+
+    def noted(self, leaves: Sequence[Value], outer: list[Any]) -> Last | None:
+        """What the next run is to know of this one, whose arguments were ``put``; None for nothing."""
+        fed = self.fed
+        return None if fed is None or np.ndarray in {*map(type, outer)} else fed.noted(self.outer, leaves, outer)
 
     def put(self, outer: list[Any]) -> bool:
         """Put what comes from the host where it stays; returns whether ``results`` gives the results of a run."""
-        fed = self._fed
+        fed = self.fed
         if fed is None or not self.block.ready:
             return False
         fed.put(outer)
         return np.ndarray not in {*map(type, outer)}
 
-    def arguments(self, outer: list[Any], state: list[Any]) -> list[Any]:
+    def arguments(self, outer: list[Any], state: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments of the executable; ``outer``: in the order of the attribute."""
-        return [*map((outer + state).__getitem__, self._order)]
+        return self._ordered((*outer, *state))
 
-    def results(self, arguments: list[Any]) -> Iterator[Any]:
+    def results(self, arguments: tuple[Any, ...]) -> Iterator[Any]:
         """Runs it when it is asked for its only element, the results, and none of Python's instructions besides."""
         return starmap(self.block.direct, (arguments,))
 
-    def call(self, arguments: list[Any]) -> Sequence[Any]:
+    def call(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
         """The results. Later arguments from the host have memory that stays."""
         found = with_x64(self.block.call, arguments)
-        if self._fed is None:
-            self._fed = with_x64(Fed, [arguments[n] for n in self._free])
+        if self.fed is None:
+            self.fed = with_x64(Fed, [arguments[n] for n in self._free])
         Fed.wait(found)
         return found
 
-    def state(self, results: Sequence[Any]) -> list[Any]:
-        """The state after a run."""
-        return [*map(results.__getitem__, self._results)]
+
+def _getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that gives the elements with these numbers."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda values: tuple([values[n] for n in numbers])
 
 
 def frame_of(block: Whole, own: Sequence[tuple[int, int]]) -> Frame | None:

@@ -9,7 +9,8 @@ before, or does anything else, what has come is recorded as ever (see ``resumed`
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +57,15 @@ class Promise(Running):
 
     Attributes:
         together: the variables that it replaces.
+        taken: what each op read besides these: variables and their values.
+        draws: the keys of ops, by their numbers.
     """
+
+    came, cleared, over = CALL, False, False  # of the class: most are set once, or not at all
+    given: Sequence[Any] = ()
+    node = replay = ahead = None
+    taken: Sequence[list[tuple[Any, Value]]] = ()
+    draws: Mapping[int, Value] = MappingProxyType({})
 
     def __init__(
         self,
@@ -67,37 +76,25 @@ class Promise(Running):
         values: list[Value],
         bases: tuple[int, int],
     ) -> None:
-        self.step = step
-        self.together = together
-        self.tracer = tracer
+        self.step, self.together, self.tracer = step, together, tracer
         self.variables, self.values, self.bases = variables, values, bases
         self.leaves = [*map([*values, None].__getitem__, step.pulled)]
         for n in step.drawn:
             self.leaves[n] = recorder.key(step.body.seed)
-        self.came, self.cleared = CALL, False
-        self.node = None
-        self.replay = None
-        self.given = ()
-        self.outputs = []
-        self.over, self.found = False, []
-        self.draws: dict[int, Value] = {}  # the keys of ops, by their numbers
-        self.taken = []  # what each op read besides these: variables and their values
-        self.ahead = None
+        self.outputs, self.found = [], []
 
     # What comes.
 
     def begin(self) -> list[VarBase]:
         """The outputs of the call."""
-        step, outputs = self.step, []
-        body = step.body
-        self.node = PromisedNode(self, step.zeros)
-        for n, k in enumerate(body.fresh):
-            result = body.results[k]
-            held: Any = Held(self, result.code, result.spec)
+        outputs = []
+        node = self.node = PromisedNode(self, self.step.zeros)
+        for n, (result, code, spec, placed) in enumerate(self.step.fresh):
+            held: Any = Held(self, code, spec)
             var = VarBase._of(result.name(self.bases), held, result.stop_gradient)
-            if body.outputs[n][1] is not None:
-                var._place = self.node, n
-            self.outputs.append((weakref.ref(var), result.code))
+            if placed:
+                var._place = node, n
+            self.outputs.append((weakref.ref(var), code))
             outputs.append(var)
         recorder.promised = self
         recorder.__class__ = _Promising
@@ -135,12 +132,13 @@ class Promise(Running):
             made.append((weakref.ref(var), code))
         leaves = [value for _, value in taken if value not in self.leaves]
         if kernel.takes_key:
-            key = self.draws[len(self.taken)] = recorder.key(default_main_program().random_seed)
+            key = recorder.key(default_main_program().random_seed)
+            self.draws = {**self.draws, len(self.taken): key}
             leaves.append(key)
         # An interrupt, which arrives at calls, comes before all of this or after it.
         self.leaves += leaves
         self.outputs += made
-        self.taken += (taken,)
+        self.taken = (*self.taken, taken)
         return outs
 
     def _read(self, op: Any, ins: Sequence[Any]) -> list[tuple[Any, Value]] | None:
@@ -241,8 +239,13 @@ class Promise(Running):
 
     def clear(self, gradients: Sequence[Any]) -> bool:
         """Whether all gradients, which must be these, can be zeroed, which has come with this."""
-        if self.came != UPDATE or {*map(id, gradients)} != self.step.all_ids:
+        if self.came != UPDATE:
             return False
+        ids, step = [*map(id, gradients)], self.step
+        if ids != step.cleared_ids:
+            if {*ids} != step.all_ids:
+                return False
+            step.cleared_ids = ids
         self.cleared = True
         return True
 

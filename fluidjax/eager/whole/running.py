@@ -31,6 +31,8 @@ class Running:
         step, together, variables, values, leaves, came, cleared, node, replay, given, taken: see ``Promise``.
         outputs: the variables that it computes, with the number of the output.
         ahead: what the block gave, if somebody has looked (see ``looks``).
+        put: the arguments besides the state, if they were put where they stay just now; None if they were known.
+        there: whether the state was there when it was given to the block, and all else: so the results are.
         found: one element, the block's results, once they are there.
         over: whether variables hold values, or what is recorded, in place of this.
     """
@@ -45,9 +47,11 @@ class Running:
     node: Any
     replay: Any
     given: Sequence[Any]
-    taken: list[list[tuple[Any, Value]]]
+    taken: Sequence[list[tuple[Any, Value]]]
     outputs: list[tuple[weakref.ref[Any], int]]
     ahead: Ahead | None
+    put: list[Any] | None = None
+    there: bool = False
     found: list[Sequence[Any]]
     over: bool
 
@@ -80,14 +84,18 @@ class Running:
             self.found = [self.ahead.found]
         if self.over:
             return
-        found, ahead, replay = self.found[0], self.ahead, self.replay
-        Fed.wait(found)
+        found, ahead, replay, leaves, put = self.found[0], self.ahead, self.replay, self.leaves, self.put
+        if not self.there:
+            Fed.wait(found)
+        last = None if put is None else frame.noted(leaves, put)
         state = frame.state(found)
         gradients = None if self.cleared else [found[frame.places[code]] for code in step.found]
         self._give(found, frame)
         if self.over:
             return
-        together.state, together.gradients = state, gradients
+        together.state, together.gradients, together.there = state, gradients, True
+        if last is not None:
+            frame.fed.last = last  # type: ignore[union-attr]
         replay.promises += 1
         step.ran_ahead += ahead is not None
         recorder.apart, recorder.limit = 0, LIMIT  # of another batch: nothing else of this one was recorded
@@ -99,10 +107,16 @@ class Running:
         leaves = self.leaves
         if self.found or self.over:
             return
-        outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
-        if Piece in {*map(type, outer)}:
-            outer = [*map(taken, outer)]
-        ready = frame.put(outer)
+        last = frame.last
+        outer = None if last is None else last.filled(leaves)
+        if last is not None and outer is not None:
+            ready, put, there = True, None, together.there and not last.moving
+        else:
+            outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
+            if Piece in {*map(type, outer)}:
+                outer = [*map(taken, outer)]
+            ready, put, there = frame.put(outer), outer, False
+        self.put, self.there = put, there
         state = together.state
         if self.over:  # and the state another one
             return
@@ -118,7 +132,7 @@ class Running:
             uninterrupted(partial(self._fail, together, frame))
             raise
 
-    def _call_any(self, together: Any, frame: Frame, arguments: list[Any]) -> None:
+    def _call_any(self, together: Any, frame: Frame, arguments: tuple[Any, ...]) -> None:
         """The same where Python runs between XLA and the list."""
         if self.found or self.over:
             return
@@ -154,6 +168,6 @@ class Running:
 
     def forget(self) -> None:
         """Refer to nothing any more: a variable that the user keeps shall keep no others."""
-        self.variables, self.values, self.leaves, self.given, self.taken, self.found = [], [], [], (), [], []
-        self.replay = self.node = self.ahead = None  # the node refers to this
+        self.variables, self.values, self.leaves, self.given, self.taken, self.found = [], [], [], (), (), []
+        self.replay = self.node = self.ahead = self.put = None  # the node refers to this
         self.step = self.together = None

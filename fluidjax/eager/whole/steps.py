@@ -70,6 +70,7 @@ class Step:
         fixed, held: those of them that are no arguments, and what they held when the step began.
         read: the arguments among them that the pass reads.
         ids, all_ids: of the variables of gradients, in their order and as a set.
+        cleared_ids: the same in the order in which they were cleared last.
         ops: those after the call.
         root, visit: the output that the backward pass starts from, and what the pass finds at the call.
         between: for the variables that were computed before, by their numbers: outputs that are their gradients, specs.
@@ -114,6 +115,7 @@ class Step:
         self.looked: Mapping[int, int] = parts["looked"]
         self.ids = [*map(id, self.gradients)]
         self.all_ids = {*self.ids}
+        self.cleared_ids = self.ids
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
         self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
         self._mark: Any = None  # of the variables kept together that were found to be its own
@@ -125,6 +127,9 @@ class Step:
         place = {k: n for n, (k, _, _) in enumerate(self.outer)}
         self._limits = [(place[k], high) for k, high in self.body.limits]
         self.pulled = [place.get(k, -1) for k in self.body.leaves]  # -1 for those of the update
+        results = [self.body.results[k] for k in self.body.fresh]
+        placed = [place is not None for _, place in self.body.outputs[: len(results)]]
+        self.fresh = [(r, r.code, r.spec, p) for r, p in zip(results, placed, strict=True)]
         self.drawn = [n for n, k in enumerate(self.body.leaves) if k is None]
         self.read = [
             place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)

@@ -31,6 +31,7 @@ class Together:
     Attributes:
         intact: whether no variable has been asked for its value, or been given one.
         state: the arrays of the updated variables.
+        there: whether these are known to be there: they are what a run gave that is done.
         gradients: the arrays of the gradients; None if they have all been cleared.
         values: of each variable, the updated ones first, once they have parted.
         mark: an object of its own; who keeps it can tell these variables from others, and keeps no arrays.
@@ -45,8 +46,8 @@ class Together:
         self.values: list[Any] = []
         for k, (var, spec) in enumerate(zip(variables, self._specs, strict=True)):
             var._held = Member(self, k, spec)
-        self.state = [_owned(values, slot) for slot in layout]
-        self.intact = True
+        self.state: Sequence[Any] = [_owned(values, slot) for slot in layout]
+        self.intact, self.there = True, False
 
     def holds_all(self, variables: Sequence[Any]) -> bool:
         """Whether these are its variables, in their order."""

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fluidjax.execution.executables.waiting import waiting
+
 Task = Callable[[], object]
 
 
@@ -87,7 +89,8 @@ def _finish() -> None:
         lasting = [submitted for submitted in _tasks if submitted.lasting]
         _tasks.clear()
         _tasks.extend(lasting)
-    wait()
+    with waiting("Waiting for what is still being compiled"):
+        wait()
 
 
 def _forked() -> None:
