@@ -48,6 +48,11 @@ class Written:
             found.update(zip(self._program.names(name), (p[name] for p in parts), strict=True))
         return found
 
+    def owners(self, feeds: Collection[str]) -> dict[str, str]:
+        """Of these feeds, those that are devices' shares of one variable, but for the first: that variable."""
+        own = self._program.own.intersection(feeds)
+        return {copy: name for name in own for copy in self._program.names(name)[1:] if copy in feeds}
+
     def cuts(self, feed: Any, parts: Sequence[Feed]) -> bool:
         """Whether a feed is what these shares were cut from, each variable along its rows, and the program's feed."""
         if (self.spread is None and len(parts) > 1) or type(feed) is not dict or feed.keys() != parts[0].keys():
