@@ -16,6 +16,7 @@ import pytest
 import fluidjax as fluid
 from examples import digits
 from examples.job import train
+from fluidjax import layers
 from fluidjax.execution.devices import copies, meeting
 from fluidjax.execution.devices.several import SeveralDevices
 from fluidjax.execution.runs.prepared import compilations
@@ -43,6 +44,30 @@ def check_sequences_stay_on_their_devices() -> None:
     several = staged.program._several
     several.written(several.shares(staged.feed(4)))
     assert ways(staged) == ["staged"]
+
+
+def histories() -> Any:
+    """Dense histories, which are of another length in each batch."""
+    ids, y = fluid.data("ids", [None, None], "int64"), fluid.data("y", [None, 1], "float32")
+    rows = layers.reshape(fluid.embedding(ids, [50, 6], param_attr="emb"), [0, 0, 6])
+    p = layers.fc(layers.reduce_sum(rows, 1), 1, param_attr="w1", bias_attr="b1")
+    loss = layers.mean(layers.square_error_cost(p, y))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+
+    def feed(step: int, n: int = 8) -> dict[str, Any]:
+        draw = np.random.RandomState(step)
+        return {"ids": draw.randint(0, 50, (n, 3 + 11 * step % 29)), "y": draw.rand(n, 1).astype("float32")}
+
+    return loss, feed, [p]
+
+
+def check_dims_that_change_get_room() -> None:
+    """What is spread is compiled for each size; stages get room, once sizes were seen to change."""
+    staged, one = both(histories, 2)
+    for step in range(12):
+        agree(staged, one, staged.feed(step))
+    assert ways(staged) == ["spread", "staged"]
+    assert compilations(staged.main) <= 8  # one spread; then three rooms of both devices at most, and their meeting
 
 
 @contextlib.contextmanager

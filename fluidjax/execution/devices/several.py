@@ -94,6 +94,8 @@ class SeveralDevices:
         self._dropped = True
         self._evenly: Evenly | Alone | None = None
         self._last: Last | None = None
+        self._dims: dict[str, tuple[int, ...]] = {}  # of shares, but for the first, in the last batch
+        self._changes = False
 
     def again(
         self, run: RunPrepared, place: Place, feed: Any, fetch_list: Any, return_numpy: bool, *, merge: bool
@@ -267,9 +269,21 @@ class SeveralDevices:
         """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
         if not 1 < len(parts) <= len(self._physical):
             return "together"
-        if all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed):
+        forms = {name: _form(parts[0][name]) for name in fed}
+        alike = all(form and {_form(p[name]) for p in parts} == {form} for name, form in forms.items())
+        if alike and not (self._changing(forms) and self._facts().stageable):
             return "spread"
         return "staged" if self._facts().stageable else "together"
+
+    def _changing(self, forms: dict[str, Any]) -> bool:
+        """Whether any dim but the first of what is fed has changed: stages have room for more of such dims, where a
+        program of all devices is compiled for every size.
+        """
+        if not self._changes:
+            now = {name: shape[1:] for name, (shape, _) in forms.items()}
+            self._changes = any(self._dims.get(name, dims) != dims for name, dims in now.items())
+            self._dims.update(now)
+        return self._changes
 
     def _agree(self) -> None:
         """Make all processes start from the first one's values."""

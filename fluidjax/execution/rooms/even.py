@@ -64,7 +64,7 @@ def even_lengths(lod: Sequence[Sequence[int]], rows: int) -> Lengths | None:
     for level in lod:
         count = len(level) - 1
         length = level[-1] // count if count else 0
-        if not length or list(level) != list(range(0, count * length + 1, length)):
+        if not length or level[1] != length or list(level) != list(range(0, count * length + 1, length)):
             return None
         found.append(length)
     if not rows or not found:
