@@ -70,6 +70,36 @@ def check_dims_that_change_get_room() -> None:
     assert compilations(staged.main) <= 8  # one spread; then three rooms of both devices at most, and their meeting
 
 
+def check_dims_that_get_no_room_are_spread_again() -> None:
+    """Images of which an op needs the exact size are compiled once for each, not once on every device."""
+    staged, one = both(images, 2)
+    counts = []
+    for step in range(12):
+        staged.run(staged.feed(step))
+        counts.append(compilations(staged.main))
+    assert ways(staged) == ["spread", "staged"]
+    assert np.diff(counts)[-3:].tolist() == [1, 1, 1]
+    one.scope.find_var("w1").get_tensor().set(staged.value("w1"), fluid.CPUPlace())
+    one.scope.find_var("b1").get_tensor().set(staged.value("b1"), fluid.CPUPlace())
+    agree(staged, one, staged.feed(0))
+
+
+def images() -> Any:
+    """Images of another size in each batch, which are pooled to one."""
+    image, y = fluid.data("image", [None, 1, None, None], "float32"), fluid.data("y", [None, 1], "float32")
+    pooled = layers.adaptive_pool2d(image, [2, 2], "avg")
+    p = layers.fc(pooled, 1, param_attr="w1", bias_attr="b1")
+    loss = layers.mean(layers.square_error_cost(p, y))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+
+    def feed(step: int, n: int = 4) -> dict[str, Any]:
+        draw = np.random.RandomState(step)
+        size = 5 + step
+        return {"image": draw.rand(n, 1, size, size).astype("float32"), "y": draw.rand(n, 1).astype("float32")}
+
+    return loss, feed, [p]
+
+
 @contextlib.contextmanager
 def memories_of_their_own() -> Iterator[None]:
     """Devices do as those do that cannot read each other's arrays."""

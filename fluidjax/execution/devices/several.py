@@ -43,6 +43,8 @@ from lowering.engine.parallel.replicas import replicate
 from lowering.engine.parallel.spread import spread
 from lowering.engine.parallel.staged import stage, stageable
 
+_TRIED = 4  # how often stages may be compiled on each device before their ops are taken to refuse room
+
 
 class Facts(NamedTuple):
     """A program's persistable variables (outermost block), whether it has a backward pass, what is divided, and whether
@@ -95,7 +97,7 @@ class SeveralDevices:
         self._evenly: Evenly | Alone | None = None
         self._last: Last | None = None
         self._dims: dict[str, tuple[int, ...]] = {}  # of shares, but for the first, in the last batch
-        self._changes = False
+        self._changes, self._in_stages = False, 0  # whether they did; for how many batches stages ran since
 
     def again(
         self, run: RunPrepared, place: Place, feed: Any, fetch_list: Any, return_numpy: bool, *, merge: bool
@@ -176,10 +178,8 @@ class SeveralDevices:
         fed = written.feed(parts)
         if not together and written.cuts(feed, parts) and self._facts().persistable.isdisjoint(feed):
             token = self.program._version_token()
-            if len(parts) == 1:
-                self._evenly = Alone(token, frozenset(feed), written)
-            else:
-                self._evenly = Evenly(token, {n: (value.shape, value.dtype) for n, value in feed.items()}, written)
+            forms = {n: (v.shape, v.dtype) for n, v in feed.items()} if len(parts) > 1 else {}
+            self._evenly = Evenly(token, forms, written) if forms else Alone(token, frozenset(feed), written)
         return written, parts, fed
 
     def shares(self, feed: Any) -> list[Feed]:
@@ -277,13 +277,16 @@ class SeveralDevices:
 
     def _changing(self, forms: dict[str, Any]) -> bool:
         """Whether any dim but the first of what is fed has changed: stages have room for more of such dims, where a
-        program of all devices is compiled for every size.
+        program of all devices is compiled for every size. Not where stages were, too: their ops need exact sizes.
         """
         if not self._changes:
             now = {name: shape[1:] for name, (shape, _) in forms.items()}
             self._changes = any(self._dims.get(name, dims) != dims for name, dims in now.items())
             self._dims.update(now)
-        return self._changes
+        traced = sum(run.compilations for run in self._written.values() if isinstance(run, Staged))
+        stays = self._changes and traced <= (_TRIED + self._in_stages // 4) * self.devices.count
+        self._in_stages += stays
+        return stays
 
     def _agree(self) -> None:
         """Make all processes start from the first one's values."""
