@@ -204,11 +204,11 @@ class Executor:
     ) -> list[Any] | None:
         """Run a program that is asked for the same as the last time; None if it is not, and nothing has happened."""
         compiled = type(program) is CompiledProgram
-        if compiled and (program._scope is not scope or program._place != self.place):
+        if compiled and not program._has_run_at(self.place, scope):
             return None
-        if compiled and program._several is not None:
-            several, merge = program._several, return_merged
-            return several.again(self._run_prepared, self.place, feed, fetch_list, return_numpy, merge=merge)
+        several = program._executor if compiled else None
+        if several is not None:
+            return several.again(self._run_prepared, self.place, feed, fetch_list, return_numpy, merge=return_merged)
         plain = program._program if compiled else program
         last = asked.again(plain, self._device, feed, fetch_list)
         if last is None:
