@@ -309,6 +309,10 @@ class CompiledProgram:
             )
         return self._several
 
+    def _has_run_at(self, place: Place, scope: Scope) -> bool:
+        """Whether runs at this place, with this scope, are what the program was bound to."""
+        return self._scope is scope and self._place == place
+
     def _part(self, prune: Pruning, *wanted: Any) -> CompiledProgram:
         """A part of the program, with these settings; what devices hold is shared with it, or with an earlier part."""
         program = part(self._program, prune, *wanted)

@@ -21,7 +21,7 @@ from fluidjax.dataset import DatasetBase, feeds_of, shares_of
 from fluidjax.dataset import FetchHandler as FetchHandler
 from fluidjax.execution import closing, fork, preparing
 from fluidjax.execution.devices.processes import join_for
-from fluidjax.execution.devices.shares import all_results, one_feed
+from fluidjax.execution.devices.shares import one_feed
 from fluidjax.execution.executables import largest
 from fluidjax.execution.executables.allocator import keep_freed_memory
 from fluidjax.execution.executables.kept import use_cache
@@ -44,7 +44,6 @@ from fluidjax.execution.scopes.exchange import results
 from fluidjax.execution.scopes.fetched import fetched
 from fluidjax.execution.scopes.state import NothingToFetch
 from fluidjax.execution.scopes.writer import make_state, write_fed
-from fluidjax.execution.steps.mesh import Unspreadable
 from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.framework import Program, default_main_program, program_view
 from fluidjax.readers.dump import Texts
@@ -178,9 +177,9 @@ class Executor:
         feed, fetch_list = {} if feed is None else feed, [] if fetch_list is None else fetch_list
         if "_device" not in self.__dict__:
             self._begin(program)
-        last = None if use_prune else asked.again(program, self._device, feed, fetch_list)
-        if last is not None:
-            return self._run_prepared(program, last.prepared, feed, last.fetches, scope, return_numpy)
+        found = None if use_prune else self._again(program, feed, fetch_list, scope, return_numpy, return_merged)
+        if found is not None:
+            return found
         fetches, optimizers = fetch_names(fetch_list), chosen_optimizers(fetch_list)
         if use_prune or optimizers:
             program = _part(program, self._prune_program, feed_names(feed), fetches, optimizers)
@@ -188,14 +187,33 @@ class Executor:
         run = None if compiled else partial(self.run, scope=scope)  # compiled: reads first
         program, several = _unwrap(program, self.place, scope)
         if several is not None:
+            on_several = partial(several.run, self._run_prepared, self.place, self._device, merge=return_merged)
             for _ in several.unfetched:
-                self._run_on_several(program, several, feed, (), return_numpy, return_merged)
-            return self._run_on_several(program, several, feed, fetches, return_numpy, return_merged)
+                on_several(feed, (), return_numpy)
+            known = None if use_prune or several.unfetched else fetch_list
+            return on_several(feed, fetches, return_numpy, fetch_list=known)
         read = next_feed(program, one_feed(feed), run)
         prepared = preparing.prepared(program, tuple(read), fetches, self._device.platform, None)
         if read is feed:  # neither names to look up nor readers to ask
             asked.note(program, self._device, feed, fetch_list, fetches, prepared)
         values = self._run_prepared(program, prepared, read, fetches, scope, return_numpy)
+        return [[value] for value in values] if compiled and not return_merged else values
+
+    def _again(
+        self, program: Any, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool, return_merged: bool
+    ) -> list[Any] | None:
+        """Run a program that is asked for the same as the last time; None if it is not, and nothing has happened."""
+        compiled = type(program) is CompiledProgram
+        if compiled and not program._has_run_at(self.place, scope):
+            return None
+        several = program._executor if compiled else None
+        if several is not None:
+            return several.again(self._run_prepared, self.place, feed, fetch_list, return_numpy, merge=return_merged)
+        plain = program._program if compiled else program
+        last = asked.again(plain, self._device, feed, fetch_list)
+        if last is None:
+            return None
+        values = self._run_prepared(plain, last.prepared, feed, last.fetches, scope, return_numpy)
         return [[value] for value in values] if compiled and not return_merged else values
 
     def _begin(self, program: Any) -> None:
@@ -204,20 +222,6 @@ class Executor:
         if isinstance(inner, Program):
             join_for(program_view(inner))
         _ = self._device
-
-    def _run_once(
-        self,
-        program: Program,
-        feed: dict[str, Any],
-        fetches: tuple[str, ...],
-        scope: Scope,
-        return_numpy: bool,
-        written: Written,
-        around: Scope,
-    ) -> list[Any]:
-        """Run a program for several devices on their scope; ``around`` is the user's scope."""
-        prepared = preparing.prepared(program, tuple(feed), fetches, self._device.platform, written)
-        return self._run_prepared(program, prepared, feed, fetches, scope, return_numpy, around, written)
 
     def _run_prepared(
         self,
@@ -247,33 +251,6 @@ class Executor:
         except OpError as error:
             make_state(scope, declared_state(program))
             raise told_of_feeds(error, program, feed)  # noqa: B904  (the error itself)
-
-    def _run_on_several(
-        self,
-        program: Program,
-        several: SeveralDevices,
-        feed: Any,
-        fetches: tuple[str, ...],
-        return_numpy: bool,
-        return_merged: bool,
-    ) -> list[Any]:
-        from fluidjax.execution.devices.staged import Staged
-
-        if several.dry:
-            return several.nothing(several.shares(feed), fetches, return_numpy, merge=return_merged)
-        by_op = mode.current.interpret or flag("FLAGS_check_nan_inf")
-        written, shares, fed = several.begin(feed, together=by_op)
-        try:
-            if isinstance(written, Staged):
-                parts = written.run(several.local, shares, fetches)
-                write_fed(several.scope, written.fed_state(shares), self.place)
-                return all_results(fetches, parts, return_numpy, merge=return_merged)
-            names = written.fetches(fetches)
-            values = self._run_once(program, fed, names, several.local, return_numpy, written, several.scope)
-        except Unspreadable:
-            several.write_together()
-            return self._run_on_several(program, several, shares, fetches, return_numpy, return_merged)
-        return written.results(fetches, dict(zip(names, values, strict=True)), merge=return_merged)
 
     def _prune_program(
         self, program: Program, feed: Any = None, fetch_list: Any = None, optimize_ops: Any = None

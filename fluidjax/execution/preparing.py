@@ -33,5 +33,6 @@ def prepared(
             cache.pop(next(iter(cache)))
         view = split_loops(program_view(program), fetches) if written is None else written.view
         spread = meeting(view) if written is None or written.spread is None else written.spread
-        found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside, spread)
+        owners = {} if written is None else written.owners(feeds)
+        found = cache[key] = Prepared(view, feeds, fetches, platform, checked, beside, spread, owners)
     return found

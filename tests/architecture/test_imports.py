@@ -53,7 +53,6 @@ LATE = {
         "fluidjax/compiler.py",
         "fluidjax.execution.devices.several",
     ): "runs on several devices, which few scripts ask for",
-    ("fluidjax/executor.py", "fluidjax.execution.devices.staged"): "the same",
     (
         "fluidjax/executor.py",
         "fluidjax.execution.devices.pipeline",

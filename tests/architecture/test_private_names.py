@@ -41,7 +41,7 @@ FLUIDS_FIELDS = set(
     """
     _appending_grad_times _backward_role_guard _block_attr _block_attr_id _blocks_attr_ids _clone_variable
     _complete_op _construct_from_desc _copy _copy_dist_param_info_from _create_block _distributed_lookup_table
-    _drop_last _dtype _endpoints _enter_decoder _find_var_recursive _fleet_opt _gen_worker_desc _get_info
+    _drop_last _dtype _endpoints _enter_decoder _executor _find_var_recursive _fleet_opt _gen_worker_desc _get_info
     _get_no_grad_set _get_vars_info _grad_ivar _grad_name _has_kernel _helper
     _hierarchical_allreduce_inter_nranks
     _inference_optimize _inputs _insert_op _is_chief _is_distributed _is_initialized _is_optimize_op _learning_rate
@@ -61,7 +61,8 @@ FLUIDS_FIELDS = set(
 OUR_FIELDS = set(
     """
     _append_op_desc _array _attr_map _bind _bump _captures _cells _copy_info_from _copy_var_info_from _declared
-    _derived _descs_changed _device _first _fresh _grad _gradient_value _held _holder _input_map _keeps_gradient
+    _derived _descs_changed _device _first _fresh _grad _gradient_value _has_run_at _held _holder _input_map
+    _keeps_gradient
     _loaded_from _lock _lod _mentions _model _name_scope_path _of _op_changed _origin_blocks _output_map _raw_generation
     _rows _run_at _set_gradient _set_value _spec _stored _name _sub_block_ids _temporary _vars _version_token
     _view _view_cache _written

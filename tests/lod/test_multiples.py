@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.execution.rooms.ones import OneRowFeeds
+from fluidjax.execution.rooms.even import EvenFeeds, even_lengths
 from lowering.sizes import multiples
 from lowering.sizes.multiples import part, times
 
@@ -41,7 +41,7 @@ def test_known_numbers_are_divided() -> None:
 
 
 def test_sequences_of_one_row() -> None:
-    feeds = OneRowFeeds(wanted=True)
+    feeds = EvenFeeds(wanted=True)
     assert feeds.has("tag", [[0, 1, 2]], 2)
     assert feeds.has("tag", [[0, 1, 2, 3], [0, 1, 2, 3]], 3)
     assert not feeds.has("text", [[0, 2, 3]], 3)
@@ -56,10 +56,41 @@ def test_sequences_of_one_row() -> None:
 
 
 def test_feeds_that_turn_out_to_be_sequences_are_few() -> None:
-    feeds = OneRowFeeds(wanted=True)
+    feeds = EvenFeeds(wanted=True)
     assert all(feeds.has(name, [[0, 1, 2]], 2) for name in "abcd")
     assert not feeds.has("a", [[0, 2, 3]], 3)
     assert feeds.has("b", [[0, 1]], 1)
     assert not feeds.has("b", [[0, 2, 3]], 3)
     assert not feeds.has("c", [[0, 1]], 1)
-    assert not OneRowFeeds(wanted=False).has("a", [[0, 1]], 1)
+    assert not EvenFeeds(wanted=False).has("a", [[0, 1]], 1)
+
+
+def test_sequences_of_one_length_are_accepted_where_room_is_refused() -> None:
+    feeds = EvenFeeds(wanted=True)
+    assert not feeds.has("threes", [[0, 3, 6]], 6)
+    assert not feeds.has("text", [[0, 3, 5]], 5)
+    assert feeds.accept()
+    assert feeds.has("threes", [[0, 3, 6, 9]], 9)
+    assert not feeds.has("text", [[0, 3, 6]], 6)  # it has had other sequences
+    assert not feeds.accept()  # once is all
+    assert not feeds.has("threes", [[0, 2, 4]], 4)
+    assert not feeds.has("threes", [[0, 3, 6]], 6)
+    assert feeds.has("later", [[0, 2, 4], [0, 1, 2, 3, 4]], 4)
+    assert feeds.refuse()
+    assert not feeds.has("later", [[0, 2, 4], [0, 1, 2, 3, 4]], 4)
+
+
+def test_nothing_to_accept() -> None:
+    feeds = EvenFeeds(wanted=True)
+    assert feeds.has("tag", [[0, 1, 2]], 2)
+    assert not feeds.has("text", [[0, 2, 3]], 3)
+    assert not feeds.accept()
+    assert feeds.has("tag", [[0, 1]], 1)
+
+
+def test_lengths_of_sequences() -> None:
+    assert even_lengths([[0, 2, 4]], 4) == (2,)
+    assert even_lengths([[0, 1, 2], [0, 3, 6]], 6) == (1, 3)
+    assert even_lengths([[0, 2, 3]], 3) is None
+    assert even_lengths([[0]], 0) is None
+    assert even_lengths([[0, 0, 0]], 0) is None

@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from fluidjax.execution.feeding import feed
+from fluidjax.execution.feeding import ragged
 from fluidjax.execution.rooms import buckets
 from fluidjax.execution.rooms.buckets import bucket
 from fluidjax.execution.runs import retry
@@ -75,7 +75,7 @@ def capacity(rows: int | None) -> Iterator[list[Prepared]]:
 
     with contextlib.ExitStack() as stack:
         if rows is not None:
-            for module in (buckets, exchange, feed):
+            for module in (buckets, exchange, ragged):
                 stack.enter_context(mock.patch.object(module, "bucket", forced))
             stack.enter_context(mock.patch.object(retry, "least_rows", lambda program: 0))
             yield stack.enter_context(prepared_programs())

@@ -16,6 +16,7 @@ import pytest
 import fluidjax as fluid
 from examples import digits
 from examples.job import train
+from fluidjax import layers
 from fluidjax.execution.devices import copies, meeting
 from fluidjax.execution.devices.several import SeveralDevices
 from fluidjax.execution.runs.prepared import compilations
@@ -43,6 +44,60 @@ def check_sequences_stay_on_their_devices() -> None:
     several = staged.program._several
     several.written(several.shares(staged.feed(4)))
     assert ways(staged) == ["staged"]
+
+
+def histories() -> Any:
+    """Dense histories, which are of another length in each batch."""
+    ids, y = fluid.data("ids", [None, None], "int64"), fluid.data("y", [None, 1], "float32")
+    rows = layers.reshape(fluid.embedding(ids, [50, 6], param_attr="emb"), [0, 0, 6])
+    p = layers.fc(layers.reduce_sum(rows, 1), 1, param_attr="w1", bias_attr="b1")
+    loss = layers.mean(layers.square_error_cost(p, y))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+
+    def feed(step: int, n: int = 8) -> dict[str, Any]:
+        draw = np.random.RandomState(step)
+        return {"ids": draw.randint(0, 50, (n, 3 + 11 * step % 29)), "y": draw.rand(n, 1).astype("float32")}
+
+    return loss, feed, [p]
+
+
+def check_dims_that_change_get_room() -> None:
+    """What is spread is compiled for each size; stages get room, once sizes were seen to change."""
+    staged, one = both(histories, 2)
+    for step in range(12):
+        agree(staged, one, staged.feed(step))
+    assert ways(staged) == ["spread", "staged"]
+    assert compilations(staged.main) <= 8  # one spread; then three rooms of both devices at most, and their meeting
+
+
+def check_dims_that_get_no_room_are_spread_again() -> None:
+    """Images of which an op needs the exact size are compiled once for each, not once on every device."""
+    staged, one = both(images, 2)
+    counts = []
+    for step in range(12):
+        staged.run(staged.feed(step))
+        counts.append(compilations(staged.main))
+    assert ways(staged) == ["spread", "staged"]
+    assert np.diff(counts)[-3:].tolist() == [1, 1, 1]
+    one.scope.find_var("w1").get_tensor().set(staged.value("w1"), fluid.CPUPlace())
+    one.scope.find_var("b1").get_tensor().set(staged.value("b1"), fluid.CPUPlace())
+    agree(staged, one, staged.feed(0))
+
+
+def images() -> Any:
+    """Images of another size in each batch, which are pooled to one."""
+    image, y = fluid.data("image", [None, 1, None, None], "float32"), fluid.data("y", [None, 1], "float32")
+    pooled = layers.adaptive_pool2d(image, [2, 2], "avg")
+    p = layers.fc(pooled, 1, param_attr="w1", bias_attr="b1")
+    loss = layers.mean(layers.square_error_cost(p, y))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+
+    def feed(step: int, n: int = 4) -> dict[str, Any]:
+        draw = np.random.RandomState(step)
+        size = 5 + step
+        return {"image": draw.rand(n, 1, size, size).astype("float32"), "y": draw.rand(n, 1).astype("float32")}
+
+    return loss, feed, [p]
 
 
 @contextlib.contextmanager

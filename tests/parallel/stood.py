@@ -37,6 +37,8 @@ def after_runs(net: Any, devices: int = 2) -> tuple[Training, Training]:
     for step in range(RUNS):
         agree(spread, one, spread.feed(step, ROWS * devices))
     assert ways(spread) == ["spread"] and standing(spread).ran
+    several = spread.program._several
+    assert several._last is not None and several._last.batch is several._evenly  # so it was repeated
     return spread, one
 
 

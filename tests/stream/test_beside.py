@@ -12,7 +12,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.executables import background
-from fluidjax.execution.feeding.feed import Ragged
+from fluidjax.execution.feeding.ragged import Ragged
 from fluidjax.execution.rooms.buckets import finer, sum_of_others
 from fluidjax.execution.rooms.families import Room
 from fluidjax.execution.rooms.tiers import Tiers, Visit

@@ -19,16 +19,22 @@ import jax
 import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.flags import FLAGS
+from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.devices.processes import processes
-from fluidjax.execution.devices.shares import Feed, shares
+from fluidjax.execution.devices.repeated import Last, RunPrepared
+from fluidjax.execution.devices.shares import Feed, all_results, shares
 from fluidjax.execution.devices.staged import Staged
-from fluidjax.execution.devices.written import Evenly, Written
+from fluidjax.execution.devices.written import Alone, Evenly, Written
 from fluidjax.execution.feeding.feed_checks import checked
+from fluidjax.execution.preparing import prepared
+from fluidjax.execution.runs import mode
+from fluidjax.execution.runs.asked import preparing_flags
 from fluidjax.execution.scopes.state import NothingToFetch, gather_values
-from fluidjax.execution.scopes.writer import make, write_back
-from fluidjax.execution.steps.mesh import Spread
+from fluidjax.execution.scopes.writer import make, write_back, write_fed
+from fluidjax.execution.steps.mesh import Spread, Unspreadable
 from fluidjax.framework import Program, program_view
 from fluidjax.framework.distributed_table import divided_parameters
 from fluidjax.readers.generator import next_feeds
@@ -36,6 +42,8 @@ from lowering.engine.parallel.devices import Devices
 from lowering.engine.parallel.replicas import replicate
 from lowering.engine.parallel.spread import spread
 from lowering.engine.parallel.staged import stage, stageable
+
+_TRIED = 4  # how often stages may be compiled on each device before their ops are taken to refuse room
 
 
 class Facts(NamedTuple):
@@ -86,7 +94,69 @@ class SeveralDevices:
         self._known: tuple[Any, Facts] | None = None
         self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
         self._dropped = True
-        self._evenly: Evenly | None = None
+        self._evenly: Evenly | Alone | None = None
+        self._last: Last | None = None
+        self._dims: dict[str, tuple[int, ...]] = {}  # of shares, but for the first, in the last batch
+        self._changes, self._in_stages = False, 0  # whether they did; for how many batches stages ran since
+
+    def again(
+        self, run: RunPrepared, place: Place, feed: Any, fetch_list: Any, return_numpy: bool, *, merge: bool
+    ) -> list[Any] | None:
+        """Run a batch like the last one, for the same fetches: their values. None where it is another one, or asks for
+        something else, with nothing done.
+        """
+        last = self._last
+        if last is None or last.batch is not self._evenly or _by_op() or not last.asks(place, fetch_list, merge=merge):
+            return None
+        if not last.batch.like(feed, self.program._version_token()):
+            return None
+        written = last.batch.written
+        try:
+            values = run(self.program, last.prepared, feed, last.names, self.local, return_numpy, self.scope, written)
+        except Unspreadable:
+            return None
+        return written.results(last.fetches, dict(zip(last.names, values, strict=True)), merge=merge)
+
+    def run(
+        self,
+        run: RunPrepared,
+        place: Place,
+        device: jax.Device,
+        feed: Any,
+        fetches: tuple[str, ...],
+        return_numpy: bool,
+        *,
+        merge: bool,
+        fetch_list: Any = None,
+    ) -> list[Any]:
+        """Run a batch; the fetched values.
+
+        Args:
+            run: runs what was prepared.
+            place, device: the executor's.
+            feed: see ``shares.shares``.
+            fetches: names of variables.
+            return_numpy, merge: in which form they are returned.
+            fetch_list: the user's, where a run like this one may come next.
+        """
+        if self.dry:
+            return self.nothing(self.shares(feed), fetches, return_numpy, merge=merge)
+        written, shares, fed = self.begin(feed, together=_by_op())
+        try:
+            if isinstance(written, Staged):
+                parts = written.run(self.local, shares, fetches)
+                write_fed(self.scope, written.fed_state(shares), place)
+                return all_results(fetches, parts, return_numpy, merge=merge)
+            names = written.fetches(fetches)
+            made = prepared(self.program, tuple(fed), names, device.platform, written)
+            values = run(self.program, made, fed, names, self.local, return_numpy, self.scope, written)
+        except Unspreadable:
+            self.write_together()
+            return self.run(run, place, device, shares, fetches, return_numpy, merge=merge)
+        if self._evenly is not None and type(fetch_list) is list:
+            flags, items = preparing_flags(), tuple(fetch_list)
+            self._last = Last(self._evenly, place, flags, items, merge, fetches, names, made)
+        return written.results(fetches, dict(zip(names, values, strict=True)), merge=merge)
 
     def begin(self, feed: Any, *, together: bool) -> tuple[Written | Staged, Any, Any]:
         """What runs a batch, the feeds of the devices, and, unless it is run in stages, what the program is fed.
@@ -107,8 +177,9 @@ class SeveralDevices:
             return written, parts, None
         fed = written.feed(parts)
         if not together and written.cuts(feed, parts) and self._facts().persistable.isdisjoint(feed):
-            forms = {name: (value.shape, value.dtype) for name, value in feed.items()}
-            self._evenly = Evenly(self.program._version_token(), forms, written)
+            token = self.program._version_token()
+            forms = {n: (v.shape, v.dtype) for n, v in feed.items()} if len(parts) > 1 else {}
+            self._evenly = Evenly(token, forms, written) if forms else Alone(token, frozenset(feed), written)
         return written, parts, fed
 
     def shares(self, feed: Any) -> list[Feed]:
@@ -198,9 +269,24 @@ class SeveralDevices:
         """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
         if not 1 < len(parts) <= len(self._physical):
             return "together"
-        if all(len({_form(p[name]) for p in parts}) == 1 and _form(parts[0][name]) for name in fed):
+        forms = {name: _form(parts[0][name]) for name in fed}
+        alike = all(form and {_form(p[name]) for p in parts} == {form} for name, form in forms.items())
+        if alike and not (self._changing(forms) and self._facts().stageable):
             return "spread"
         return "staged" if self._facts().stageable else "together"
+
+    def _changing(self, forms: dict[str, Any]) -> bool:
+        """Whether any dim but the first of what is fed has changed: stages have room for more of such dims, where a
+        program of all devices is compiled for every size. Not where stages were, too: their ops need exact sizes.
+        """
+        if not self._changes:
+            now = {name: shape[1:] for name, (shape, _) in forms.items()}
+            self._changes = any(self._dims.get(name, dims) != dims for name, dims in now.items())
+            self._dims.update(now)
+        traced = sum(run.compilations for run in self._written.values() if isinstance(run, Staged))
+        stays = self._changes and traced <= (_TRIED + self._in_stages // 4) * self.devices.count
+        self._in_stages += stays
+        return stays
 
     def _agree(self) -> None:
         """Make all processes start from the first one's values."""
@@ -245,6 +331,11 @@ def _fed(part: Feed, held: Feed, name: str) -> Any:
             " dict of the list the same names"
         )
     return part.get(name, held.get(name))
+
+
+def _by_op() -> bool:
+    """Whether runs go op by op, for which the program is written out for one device."""
+    return mode.current.interpret or bool(FLAGS["FLAGS_check_nan_inf"])
 
 
 def _form(value: Any) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
 from fluidjax.base.errors import EnforceNotMet
+from fluidjax.base.lod import lengths_to_offsets
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.feeding.feed import joined
 from fluidjax.execution.scopes.exchange import results
 from fluidjax.execution.scopes.fetched import fetched
 from fluidjax.framework import Variable
@@ -165,6 +165,17 @@ def merged(values: Sequence[Any], name: str) -> Any:
             f" dimension, found {shapes}; pass return_merged=False to Executor.run for a list of them"
         )
     return joined(values) if isinstance(first, LoDTensor) else fetched(np.concatenate([*map(np.atleast_1d, values)]))
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Feeds of several devices as one: their rows concatenated, and their sequences too."""
+    if not any(isinstance(part, LoDTensor) for part in parts):
+        return np.concatenate([np.asarray(part) for part in parts])
+    lengths = [part.recursive_sequence_lengths() for part in parts]
+    lod = lengths_to_offsets([sum(level, []) for level in zip(*lengths, strict=True)]) if all(lengths) else None
+    merged = LoDTensor()  # the LoD may not be of the rows: `accuracy` is one number with the LoD of what it judged
+    merged._set_value(np.concatenate([np.array(part) for part in parts]), lod)
+    return merged
 
 
 def all_results(names: Sequence[str], parts: Sequence[Sequence[Any]], return_numpy: bool, *, merge: bool) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fluidjax.base.values import LoDTensor
 from fluidjax.execution.devices.shares import Feed, merged, split
 from fluidjax.execution.feeding.feed_checks import checked
 from fluidjax.execution.steps.mesh import Spread
@@ -48,12 +49,19 @@ class Written:
             found.update(zip(self._program.names(name), (p[name] for p in parts), strict=True))
         return found
 
+    def owners(self, feeds: Collection[str]) -> dict[str, str]:
+        """Of these feeds, those that are devices' shares of one variable, but for the first: that variable."""
+        own = self._program.own.intersection(feeds)
+        return {copy: name for name in own for copy in self._program.names(name)[1:] if copy in feeds}
+
     def cuts(self, feed: Any, parts: Sequence[Feed]) -> bool:
         """Whether a feed is what these shares were cut from, each variable along its rows, and the program's feed."""
         if (self.spread is None and len(parts) > 1) or type(feed) is not dict or feed.keys() != parts[0].keys():
             return False
+        if len(parts) == 1:
+            return all(map(_is_share, feed.values()))
         arrays = all(type(value) is np.ndarray and value.ndim for value in feed.values())
-        own = len(parts) == 1 or self._program.own.issuperset(feed)
+        own = self._program.own.issuperset(feed)
         return arrays and own and all(len(value) == len(parts) * len(parts[0][n]) for n, value in feed.items())
 
     def first(self, name: str, value: Any) -> Any:
@@ -98,6 +106,24 @@ class Evenly(NamedTuple):
             and all(type(v) is np.ndarray and (v.shape, v.dtype) == self.forms[n] for n, v in feed.items())
             and self.token == token
         )
+
+
+class Alone(NamedTuple):
+    """The last batch of one device, which takes arrays and tensors of all sizes as they are."""
+
+    token: Any
+    names: frozenset[str]
+    written: Written
+
+    def like(self, feed: Any, token: Any) -> bool:
+        """Whether a batch is another one like it."""
+        same = type(feed) is dict and feed.keys() == self.names and self.token == token
+        return same and all(map(_is_share, feed.values()))
+
+
+def _is_share(value: Any) -> bool:
+    """Whether one device's share of a value is the value."""
+    return type(value) is LoDTensor or (type(value) is np.ndarray and value.ndim > 0)
 
 
 def _joined(parts: Sequence[Any], own: Collection[str], name: str) -> Any:

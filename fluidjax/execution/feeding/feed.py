@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
-from math import prod
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fluidjax.base.containers import LoDTensorArray, SelectedRows
-from fluidjax.base.lod import lengths_to_offsets, lod_fault
+from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
+from fluidjax.execution.feeding.batches import Batch
+from fluidjax.execution.feeding.batches import exact as exactly
 from fluidjax.execution.feeding.feed_checks import checked, from_python
-from fluidjax.execution.rooms.buckets import bucket, sum_of_others
+from fluidjax.execution.feeding.ragged import Ragged
 from fluidjax.execution.rooms.dense import ChangingDims, Dense
+from fluidjax.execution.rooms.even import EvenFeeds
 from fluidjax.execution.rooms.families import Sizes
-from fluidjax.execution.rooms.ones import OneRowFeeds
 from fluidjax.execution.rooms.tiers import Tiers, Visit
 from fluidjax.execution.scopes.exchange import lod_array, to_holder, to_lowering, usual_room
 from fluidjax.framework.callstack import depth_of_user
@@ -42,59 +43,10 @@ class Handed(NamedTuple):
         return to_lowering(tensor)
 
 
-class Ragged(NamedTuple):
-    """Rows of sequences that get room for more: ``data`` and the offsets of each level.
-
-    ``ranked`` says that bounds on the longest sequences are wanted as well.
-    """
-
-    data: Any
-    lod: Sequence[Sequence[int]]
-    ranked: bool
-
-    @property
-    def alike(self) -> Any:
-        """What an executable depends on, whatever room it has."""
-        return self.data.shape[1:], self.data.dtype, len(self.lod[0]), len(self.lod)
-
-    def sizes(self) -> Sizes:
-        """The numbers of rows and of each level's inner sequences; if ranked, also each level's longest sequence."""
-        inner = [len(level) - 1 for level in self.lod[1:]]
-        return (self.data.shape[0], *inner, *(self._longest() if self.ranked else ()))
-
-    @property
-    def kinds(self) -> int:
-        """How many sizes it has."""
-        return len(self.lod) * (1 + self.ranked)
-
-    def units(self) -> Sizes:
-        """The bytes that one unit of each size takes."""
-        row = self.data.dtype.itemsize * prod(self.data.shape[1:])
-        return (row, *(4,) * (len(self.lod) - 1), *(len(self.lod) * self.ranked * (0,)))
-
-    def floors(self, rows: int, *, ahead: bool = False) -> Sizes:
-        """The least room for each size; ``ahead``: enough for other sequences of which these are a sample.
-
-        One-row sequences are a batch like a dense one, whose size seldom changes.
-        """
-        changing = self.data.shape[0] != len(self.lod[-1]) - 1
-        *inner, all_rows = (sum_of_others(np.diff(level)) if ahead else 0 for level in self.lod)
-        return (max(rows if changing else 0, all_rows), *inner, *(0,) * (len(self.lod) * self.ranked))
-
-    def value(self, room: Sizes | None) -> Any:
-        """The value with this much room; None: with none to spare."""
-        if room is None:
-            longest = tuple(bucket(n) for n in self._longest()) if self.ranked else ()
-            return lod_array(self.data, self.lod, room=None, longest=longest)
-        levels = len(self.lod)
-        return lod_array(self.data, self.lod, room=room[:levels], longest=room[levels:])
-
-    def _longest(self) -> Sizes:
-        return tuple(int(np.diff(level).max(initial=1)) for level in self.lod)
-
-
 class Feeder:
     """Turns a run's feed dict into values, with room for more where ``tiers`` says so.
+
+    ``owners`` names the variables that several devices have shares of, for each share but the first.
 
     Attributes:
         tight: whether ops need the exact length of the longest sequence, not a bound; a program is then compiled for
@@ -113,15 +65,16 @@ class Feeder:
         *,
         padding: bool = True,
         ahead: bool = False,
-        ones: bool = False,
+        even: bool = False,
+        owners: Mapping[str, str] = MappingProxyType({}),
     ):
-        self._variables = variables
+        self._variables, self._owners = variables, owners
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
         self._floor, self._operations = floor, operations
         self._padding, self._ahead = padding, ahead
         self._dims = ChangingDims(ahead=ahead)
-        self._ones = OneRowFeeds(wanted=ones)
+        self._even = EvenFeeds(wanted=even)
         self._run = threading.local()
         self.tight = self.padded = False
         self._lock = threading.Lock()
@@ -148,24 +101,30 @@ class Feeder:
         if not self.padded or kinds.isdisjoint((Ragged, Dense)):
             return values
         if exact:
-            return [_exact(v) for v in values]
+            return [exactly(v) for v in values]
         values, sizes = self._labelled(names, values) if Dense in kinds else (values, {})
         if not sizes and Ragged not in kinds:
             return values
-        self._run.values, self._run.visit = values, self._visit(values, sizes)
-        return _in_room(values, self._run.visit.room)
+        batch = self._run.batch = Batch([self._owners.get(n, n) for n in names], values, sizes)
+        self._run.visit = self._visit(batch)
+        return batch.in_room(self._run.visit.room)
 
     def values_in(self, room: Sizes) -> list[Any]:
         """The values that this thread was given last, in another room that they fit into."""
-        return _in_room(self._run.values, room)
+        found: list[Any] = self._run.batch.in_room(room)
+        return found
 
     def refuse(self, labels: Collection[Any]) -> bool:
         """Give the dims of dense feeds with these labels their true size; returns whether that is permanent."""
         return self._dims.refuse(labels)
 
-    def refuse_ones(self) -> bool:
-        """Give room for more to feeds with one row in every sequence; returns whether any had none."""
-        return self._ones.refuse()
+    def accept_even(self) -> bool:
+        """Give no room for more to feeds whose sequences are of one length; returns whether any had some."""
+        return self._even.accept()
+
+    def refuse_even(self) -> bool:
+        """Give room for more to feeds whose sequences are of one length, too; returns whether any had none."""
+        return self._even.refuse()
 
     def refuse_rows(self) -> bool:
         """Give dense feeds' first dims their true size for good; returns whether any had room."""
@@ -194,8 +153,8 @@ class Feeder:
         return {name: given[name].shape[0] for name, shape in declared.items() if shape and shape[0] < 0}
 
     def _labelled(self, names: Sequence[str], values: list[Any]) -> tuple[list[Any], dict[int, int]]:
-        """The values with this batch's labels, and the size of each label, in the order of ``_labels_of``; no labels
-        where a value is empty.
+        """The values with this batch's labels, and the size of each label, as they are met; no labels where a value
+        is empty.
         """
         dense = {n: v.data for n, v in zip(names, values, strict=True) if type(v) is Dense}
         if not dense:
@@ -207,27 +166,16 @@ class Feeder:
         if min(sizes.values(), default=1) < 1:
             return [v.data if type(v) is Dense else v for v in values], {}
         found = [labelled.get(n, v) for n, v in zip(names, values, strict=True)]
-        return found, {label: sizes[label] for label in _labels_of(found)}
+        labels = (label for v in found if type(v) is Dense for label in v.labels.values())
+        return found, {label: sizes[label] for label in dict.fromkeys(labels)}
 
-    def _visit(self, values: list[Any], labels: Mapping[int, int]) -> Visit:
-        ragged = [v for v in values if type(v) is Ragged]
-        key = tuple(v.alike if type(v) in (Ragged, Dense) else (getattr(v, "shape", ()), type(v)) for v in values)
-        sizes, units = (tuple(n for v in ragged for n in of(v)) for of in (Ragged.sizes, Ragged.units))
-        bytes_of = dict.fromkeys(labels, 0)
-        for value in values:
-            for dim, label in value.labels.items() if type(value) is Dense else ():
-                bytes_of[label] += value.unit(dim)
-        sizes, units = (*sizes, *labels.values()), (*units, *bytes_of.values())
-        return self._tiers.visit((key, tuple(labels)), sizes, units, lambda: self._floors(values, labels))
+    def _visit(self, batch: Batch) -> Visit:
+        return self._tiers.visit(batch.alike, batch.sizes, batch.units, lambda: self._floors(batch))
 
-    def _floors(self, values: list[Any], labels: Mapping[int, int]) -> Sizes:
-        ragged = (v.floors(self._floor, ahead=self._ahead) for v in values if type(v) is Ragged)
-        dense = [v for v in values if type(v) is Dense]
-        places = {label: max(v.positions(label) for v in dense if label in v.labels.values()) for label in labels}
-        return (
-            *chain.from_iterable(ragged),
-            *(self._dims.floor(label, self._operations * places[label]) for label in labels),
-        )
+    def _floors(self, batch: Batch) -> Sizes:
+        operations = {label: self._operations * batch.positions(label) for label in batch.labels}
+        rows = batch.floors(self._floor, ahead=self._ahead)
+        return (*rows, *(self._dims.floor(label, each) for label, each in operations.items()))
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):
@@ -299,7 +247,7 @@ class Feeder:
         data = checked(var, data, ragged=True)
         if not self.tight:
             ragged = Ragged(data, fed._lod, self._ranks)
-            if self._ones.has(var.name, fed._lod, data.shape[0]):
+            if self._even.has(var.name, fed._lod, data.shape[0]):
                 return ragged.value(None)
             self.padded = True
             return ragged
@@ -312,39 +260,3 @@ class Feeder:
 
 def _is_number(value: np.ndarray) -> bool:
     return value.shape == (1,) and value.dtype.kind == "i"
-
-
-def _exact(value: Any) -> Any:
-    if type(value) is Ragged:
-        return value.value(None)
-    return value.data if type(value) is Dense else value
-
-
-def _labels_of(values: Iterable[Any]) -> list[int]:
-    """The labels of dense feeds, in the order in which they are met."""
-    return list(dict.fromkeys(label for v in values if type(v) is Dense for label in v.labels.values()))
-
-
-def _in_room(values: list[Any], room: Sizes) -> list[Any]:
-    """``room`` lists that of each ragged value, then that of each label, in order."""
-    at, found = 0, []
-    for value in values:
-        if type(value) is Ragged:
-            begin, at = at, at + value.kinds
-            value = value.value(room[begin:at])
-        found.append(value)
-    if at == len(room):
-        return found
-    wide = dict(zip(_labels_of(values), room[at:], strict=True))
-    return [v.value(wide) if type(v) is Dense else v for v in found]
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """Feeds of several devices as one: their rows concatenated, and their sequences too."""
-    if not any(isinstance(part, LoDTensor) for part in parts):
-        return np.concatenate([np.asarray(part) for part in parts])
-    lengths = [part.recursive_sequence_lengths() for part in parts]
-    lod = lengths_to_offsets([sum(level, []) for level in zip(*lengths, strict=True)]) if all(lengths) else None
-    merged = LoDTensor()  # the LoD may not be of the rows: `accuracy` is one number with the LoD of what it judged
-    merged._set_value(np.concatenate([np.array(part) for part in parts]), lod)
-    return merged

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from fluidjax.base.lod import lod_fault
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.feeding.feed import Ragged
+from fluidjax.execution.feeding.batches import shares_of, sizes_of
+from fluidjax.execution.feeding.ragged import Ragged
 from fluidjax.execution.lasting.standing import Standing
 from fluidjax.execution.rooms.families import Family, Room, Sizes
 from fluidjax.execution.rooms.tiers import Visit
@@ -23,6 +25,7 @@ class Rooms:
     Args:
         visit: the visit of one of them.
         names, feed, values: what was fed under which names, and what was made of it.
+        owners: see ``Feeder``.
 
     Attributes:
         family: what the batches have in common.
@@ -31,15 +34,23 @@ class Rooms:
         left: bytes of memory that further rooms may take.
     """
 
-    def __init__(self, visit: Visit, names: Sequence[str], feed: Mapping[str, Any], values: Sequence[Any]):
+    def __init__(
+        self,
+        visit: Visit,
+        names: Sequence[str],
+        feed: Mapping[str, Any],
+        values: Sequence[Any],
+        owners: Mapping[str, str] = MappingProxyType({}),
+    ):
         self.family = visit.family
         self.standing: dict[Room, Standing | None] = {}
         self.left = MOST
         padded = {n: v for n, v in zip(names, values, strict=True) if type(v) is LoDArray and v.padded}
         found = [(name, _rows(feed[name], ranked=bool(value.longest))) for name, value in padded.items()]
         self._ragged = tuple((name, rows.alike, rows.ranked) for name, rows in found if rows is not None)
+        self._owners = tuple(owners.get(name, name) for name, _, _ in self._ragged)
         as_fed = all(value is feed[name] for name, value in zip(names, values, strict=True) if name not in padded)
-        self.possible = as_fed and _sizes([rows for _, rows in found if rows is not None]) == visit.sizes
+        self.possible = as_fed and self._sizes([rows for _, rows in found if rows is not None]) == visit.sizes
 
     def add(self, room: Room, standing: Standing | None) -> None:
         """Let batches in ``room`` stand there."""
@@ -59,11 +70,10 @@ class Rooms:
             if rows is None or rows.alike != alike:
                 return None
             found.append(rows)
-        return again(self.family, _sizes(found))
+        return again(self.family, self._sizes(found))
 
-
-def _sizes(ragged: Sequence[Ragged]) -> Sizes:
-    return tuple(n for rows in ragged for n in rows.sizes())
+    def _sizes(self, ragged: Sequence[Ragged]) -> Sizes:
+        return sizes_of(shares_of(self._owners, ragged))
 
 
 def _rows(fed: Any, *, ranked: bool) -> Ragged | None:

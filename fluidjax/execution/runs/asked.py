@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -54,6 +54,18 @@ def again(program: Any, device: Any, feed: Any, fetch_list: Any) -> Asked | None
     asked = program.__dict__.get("_asked")
     if asked is None or asked.device is not device or asked.token != program._version_token():
         return None
-    # By identity, and by hash: Variables have an == that makes ops.
-    same = len(asked.items) == len(fetch_list) and all(map(is_, asked.items, fetch_list))
+    same = same_items(asked.items, fetch_list)
     return asked if same and feed.keys() == asked.feeds and asked.flags == preparing_flags() else None
+
+
+def same_items(items: Sequence[Any], fetch_list: Sequence[Any]) -> bool:
+    """Whether fetch lists are the same: by identity, as Variables have an == that makes ops, and names by value, too:
+    ``loss.name`` is another string each time.
+    """
+    if len(items) != len(fetch_list):
+        return False
+    return all(map(is_, items, fetch_list)) or all(map(_same, items, fetch_list))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is str and type(other) is str and one == other)

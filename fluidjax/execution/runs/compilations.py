@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fluidjax.execution.executables.executable import Executable
@@ -31,6 +31,7 @@ class Job:
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
         spread: how the program is spread over several devices; None: it runs on one.
+        owners: of feeds that are devices' shares of one variable, but the first, that variable.
     """
 
     program: ProgramView
@@ -40,6 +41,7 @@ class Job:
     checked: bool
     beside: bool = False
     spread: Spreading | None = None
+    owners: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def alike(self) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fluidjax.base.scope import Scope
@@ -46,6 +47,7 @@ class Prepared:
         checked: whether labels, ids and divisors are checked (FLAGS_check_values).
         beside: whether rooms for other sizes are compiled beside the runs (FLAGS_background_compilation).
         spread: how it is spread over several devices; None: it runs on one.
+        owners: of feeds that are devices' shares of one variable, but the first, that variable.
 
     Attributes:
         fed_state: fed persistable variables that the program does not write: as in Fluid, the scope holds them from
@@ -62,9 +64,10 @@ class Prepared:
         checked: bool = True,
         beside: bool = False,
         spread: Spreading | None = None,
+        owners: Mapping[str, str] = MappingProxyType({}),
     ):
         validate(program)
-        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread)
+        job = Job(program, tuple(feeds), tuple(fetches), platform, checked, beside, spread, owners)
         self._job, self._alike = job, job.alike
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)

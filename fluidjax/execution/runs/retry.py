@@ -8,7 +8,8 @@ that fails under these conditions is repeated under costlier ones, from which la
 an attempt lacks                               the next one
 =============================================  =================================================================
 true sizes of wide dims (``NeedsSizes``)       has these dims exactly, so that every size is compiled
-equal padding (``NeedsExact``)                 gives room for more to feeds with one row in every sequence, too
+equal padding (``NeedsExact``)                 feeds sequences of one length as they are: see ``even``; if any were,
+                                               gives room for more to all
 room for rows as in ``dense`` (``NeedsExact``)  feeds dense values as they are
 exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
 failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
@@ -61,10 +62,18 @@ class Attempts:
         self.plan = self._make_plan(())
         ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
         rows = least_rows(job.program)
-        ones = job.spread is None and not any(op.type == "while" for op in job.program.blocks[0].ops)
-        padding = {"padding": not job.alike, "ahead": job.beside, "ones": ones}
-        operations = operations_of_row(job.program)
-        self._feeder = Feeder(job.program.blocks[0].vars, ranks, compilations.tiers, rows, operations, **padding)
+        even = job.spread is None and not any(op.type == "while" for op in job.program.blocks[0].ops)
+        self._feeder = Feeder(
+            job.program.blocks[0].vars,
+            ranks,
+            compilations.tiers,
+            rows,
+            operations_of_row(job.program),
+            padding=not job.alike,
+            ahead=job.beside,
+            even=even,
+            owners=job.owners,
+        )
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """The feeds, as the next attempt takes them."""
@@ -164,7 +173,7 @@ class Attempts:
         """
         if self.exact:
             self._cut_at(needed)
-        elif self._feeder.refuse_ones() or self._feeder.refuse_rows():
+        elif self._feeder.accept_even() or self._feeder.refuse_even() or self._feeder.refuse_rows():
             self._compilations.clear()
         else:
             self._stay_exact(needed)

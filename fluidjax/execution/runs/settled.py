@@ -41,7 +41,7 @@ class SettledRuns:
         self._attempts = attempts
         self._compilations = compilations
         self._beside = beside
-        self._names, self._spread = job.feeds, job.spread
+        self._names, self._spread, self._owners = job.feeds, job.spread, job.owners
         self._may_stand = job.platform == "cpu"
 
     def again(self, scope: Scope, feed: Mapping[str, Any], program: Any) -> list[Any] | None:
@@ -176,7 +176,7 @@ class SettledRuns:
             return
         rooms, room = state.rooms, visit.visits.room
         if rooms is None or rooms.family is not visit.family:
-            rooms = state.rooms = Rooms(visit, self._names, feed, feeds)
+            rooms = state.rooms = Rooms(visit, self._names, feed, feeds, self._owners)
         if rooms.possible and room not in rooms.standing:
             rooms.add(room, Standing.of(compiled, state.kept, self._names, feeds, seed, rooms.left))
 
