@@ -1,6 +1,7 @@
 """Recorded programs lower for GPU and TPU, and what is chosen there gives the recorded numbers on the CPU too."""
 
 import jax
+import jax.extend.core
 import numpy as np
 import pytest
 
