@@ -28,7 +28,6 @@ from fluidjax.eager.ops import ops
 from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.execution.feeding.fits import diff_tensor_shape
 from fluidjax.execution.native import ExecutorPrepareContext
-from fluidjax.execution.native import NativeExecutor as Executor
 from fluidjax.execution.python_functions import register as _append_python_callable_object_and_return_id
 from fluidjax.execution.single import NativeOperator
 from fluidjax.framework import load_op_library
@@ -39,6 +38,7 @@ from fluidjax.framework.op_desc import OpDescView as OpDesc
 from fluidjax.framework.prune_descs import prune_backward_desc as prune_backward
 from fluidjax.framework.prune_descs import prune_desc as prune
 from fluidjax.framework.var_desc import VarDescView as VarDesc
+from fluidjax.native.executor import Executor
 from fluidjax.native.library import (
     DeviceContext,
     __unittest_throw_exception__,

@@ -35,6 +35,7 @@ from fluidjax.execution.feeding.fits import dimension_is_compatible_with as dime
 from fluidjax.execution.feeding.fits import program_cache_key as _get_strong_program_cache_key  # noqa: F401
 from fluidjax.execution.feeding.missing import declared_state, explained, told_of_feeds
 from fluidjax.execution.from_dataset import pipelines, run_from_dataset
+from fluidjax.execution.native import NativeExecutor
 from fluidjax.execution.pruning import Pruning, chosen_optimizers, feed_names, part, pruned
 from fluidjax.execution.runs import asked, mode
 from fluidjax.execution.runs.prepared import Prepared
@@ -56,7 +57,6 @@ from lowering.errors import OpError, UninitializedError
 if TYPE_CHECKING:
     from fluidjax.execution.devices.several import SeveralDevices
     from fluidjax.execution.devices.written import Written
-    from fluidjax.execution.native import NativeExecutor
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
 
@@ -99,9 +99,7 @@ class Executor:
     @cached_property
     def _default_executor(self) -> NativeExecutor:
         """One that runs descs, at the same place."""
-        from fluidjax.execution.native import NativeExecutor
-
-        return NativeExecutor(self.place)
+        return NativeExecutor(self.place, self.run, self.close)
 
     def close(self) -> None:
         """Release the executor, which cannot run programs afterwards, and tell parameter servers that it is done."""

@@ -106,7 +106,7 @@ class LayerHelperBase:
         if attr.name is None:
             attr.name = unique_name.generate(".".join([self.name, "b" if is_bias else "w"]))
         if isinstance(attr, WeightNormParamAttr):
-            param = normalized_parameter(self, attr, shape, dtype)
+            param = normalized_parameter(self.name, attr, shape, dtype, self.main_program, self.startup_program)
             WeightNormParamAttr.params_with_weight_norm.append(param)
             return param
         settings = {"dtype": dtype, "shape": shape, "type": type}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
 from fluidjax.execution.scopes.writer import make, write_column
-from fluidjax.executor import Executor
 from fluidjax.framework import Program
 from fluidjax.framework.descs import ProgramDescView
 from fluidjax.proto import framework_pb2 as pb
@@ -35,16 +35,14 @@ class NativeExecutor:
 
     Args:
         place: where to compute.
+        run, close: those of the ``fluid.Executor`` there.
     """
 
-    def __init__(self, place: Place):
+    def __init__(self, place: Place, run: Callable[..., Any], close: Callable[[], None]):
         self.place = place
-        self._executor = Executor(place)
+        self.close = close
+        self._run = run
         self._prepared: dict[bytes, ExecutorPrepareContext] = {}
-
-    def close(self) -> None:
-        """Release the executor."""
-        self._executor.close()
 
     def create_variables(self, program_desc: ProgramDescView, scope: Scope, block_id: int) -> None:
         """Make a block's variables: persistable ones in the outermost scope, the others in `scope`."""
@@ -105,7 +103,7 @@ class NativeExecutor:
         program = ctx.program if create_local_scope else ctx.kept
         feed = {name: _fed(scope, holder, col) for name, holder, col in _columns(program, "feed", "Out", "X")}
         fetches = _columns(program, "fetch", "X", "Out")
-        results = self._executor.run(
+        results = self._run(
             program, feed=feed, fetch_list=[name for name, _, _ in fetches], scope=scope, return_numpy=False
         )
         for (_, holder, col), result in zip(fetches, results, strict=True):
@@ -130,7 +128,7 @@ class NativeExecutor:
         """One pass over the trainer's data set."""
         program, scope = trainer.context.kept, trainer.get_worker_scope(0)
         for batch, feed in enumerate(trainer.feeds(), 1):
-            self._executor.run(program, feed=feed, scope=scope)
+            self._run(program, feed=feed, scope=scope)
             trainer.show(batch)
 
     def release_trainer(self, trainer: TrainerBase) -> None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fluidjax import unique_name
-from fluidjax.framework import Block, Variable
+from fluidjax.framework import Block, Program, Variable
 from fluidjax.param_attr import ParamAttr, WeightNormParamAttr
-
-if TYPE_CHECKING:
-    from fluidjax.layer_helper_base import LayerHelperBase
 
 
 class _Writer:
     """Writes small ops into one block, naming them after the layer."""
 
-    def __init__(self, helper: LayerHelperBase, block: Block) -> None:
-        self.helper, self.block = helper, block
+    def __init__(self, layer: str, block: Block) -> None:
+        self.layer, self.block = layer, block
 
     def _name(self, kind: str) -> str:
-        return unique_name.generate(".".join([self.helper.name, f"weight_norm_{kind}"]))
+        return unique_name.generate(f"{self.layer}.weight_norm_{kind}")
 
     def _result(self, kind: str, dtype: Any) -> Variable:
         return self.block.create_var(name=self._name(kind), dtype=dtype, persistable=False)
@@ -64,36 +61,44 @@ class _Writer:
         return self._op("transpose", norm, out, axis=perm)
 
 
-def normalized_parameter(helper: LayerHelperBase, attr: WeightNormParamAttr, shape: Any, dtype: Any) -> Variable:
-    """The variable w = g * v / |v| with parameters g and v; g is initialised to |v|, so that w starts as v."""
+def normalized_parameter(
+    layer: str, attr: WeightNormParamAttr, shape: Any, dtype: Any, main: Program, startup: Program
+) -> Variable:
+    """The variable w = g * v / |v| with parameters g and v; g is initialised to |v|, so that w starts as v.
+
+    Args:
+        layer: the layer's name, after which variables are named.
+        attr: of w; those of g and v follow from it.
+        shape, dtype: of w.
+        main, startup: the programs to write into.
+    """
     g_attr, v_attr = copy.deepcopy(attr), copy.deepcopy(attr)
     g_attr.name, v_attr.name = f"{attr.name}_g", f"{attr.name}_v"
     g_shape = [1] * len(shape)
     if attr.dim is not None:
         g_shape[attr.dim] = shape[attr.dim]
-    startup, main = helper.startup_program.global_block(), helper.main_program.global_block()
-    startup.create_parameter(dtype=dtype, shape=g_shape, **ParamAttr._to_kwargs(g_attr))
-    startup.create_parameter(dtype=dtype, shape=shape, **v_attr._to_kwargs(with_initializer=True))
-    writer = _Writer(helper, startup)
-    g_start = writer.norm_except_dim(startup.var(v_attr.name), attr.dim, startup.var(g_attr.name))
+    start, outermost = startup.global_block(), main.global_block()
+    start.create_parameter(dtype=dtype, shape=g_shape, **ParamAttr._to_kwargs(g_attr))
+    start.create_parameter(dtype=dtype, shape=shape, **v_attr._to_kwargs(with_initializer=True))
+    writer = _Writer(layer, start)
+    g_start = writer.norm_except_dim(start.var(v_attr.name), attr.dim, start.var(g_attr.name))
     writer.reshape(g_start, g_shape, g_start)
-    g = main.create_parameter(dtype=dtype, shape=g_shape, **g_attr._to_kwargs())
-    v = main.create_parameter(dtype=dtype, shape=shape, **v_attr._to_kwargs())
-    return _scaled(helper, g, v, attr.dim)
+    g = outermost.create_parameter(dtype=dtype, shape=g_shape, **g_attr._to_kwargs())
+    v = outermost.create_parameter(dtype=dtype, shape=shape, **v_attr._to_kwargs())
+    norm = _Writer(layer, outermost).norm_except_dim(v, attr.dim)
+    return _scaled(main.current_block(), g, v, norm, attr.dim)
 
 
-def _scaled(helper: LayerHelperBase, g: Variable, v: Variable, dim: int | None) -> Variable:
-    norm = _Writer(helper, helper.main_program.global_block()).norm_except_dim(v, dim)
-    scale = _layer(helper, "elementwise_div", {"X": g, "Y": norm}, axis=-1)
+def _scaled(block: Block, g: Variable, v: Variable, norm: Variable, dim: int | None) -> Variable:
+    scale = _layer(block, "elementwise_div", {"X": g, "Y": norm}, axis=-1)
     if dim is not None:
-        scale = _layer(helper, "reshape2", {"X": scale}, "XShape", shape=[v.shape[dim]])
-    return _layer(helper, "elementwise_mul", {"X": v, "Y": scale}, axis=-1 if dim is None else dim)
+        scale = _layer(block, "reshape2", {"X": scale}, "XShape", shape=[v.shape[dim]])
+    return _layer(block, "elementwise_mul", {"X": v, "Y": scale}, axis=-1 if dim is None else dim)
 
 
-def _layer(helper: LayerHelperBase, op_type: str, inputs: dict[str, Variable], *more: str, **attrs: Any) -> Variable:
+def _layer(block: Block, op_type: str, inputs: dict[str, Variable], *more: str, **attrs: Any) -> Variable:
     """Write an op as a layer of its own, since the names it creates are part of Fluid's programs."""
     name = unique_name.generate(op_type)
-    block = helper.main_program.current_block()
     dtype = inputs["X"].dtype
     outputs = {
         slot: block.create_var(

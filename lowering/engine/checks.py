@@ -14,9 +14,9 @@ Gradient ops demand nothing: their forward op has already read the same values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +27,6 @@ from lowering.program import OpView
 from lowering.registry import Check, OpDef, Slot
 from lowering.values import Array, LoDArray, Meta, Wide, data_of, is_padded, lod_of
 from lowering.wide.sizes import sized
-
-if TYPE_CHECKING:
-    from lowering.engine.runner import Runner
-
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -232,24 +228,36 @@ class Watch:
     def __post_init__(self) -> None:
         self._positions = {id(part): at for at, v in self.inputs.items() for part in (v, data_of(v))}
 
-    def see(self, runner: Runner, definition: OpDef, op: OpView, values: Mapping[str, Any]) -> None:
-        """Record the demands of ``op`` on its values; raise InvalidArgumentError if known values violate them."""
+    def see(
+        self,
+        definition: OpDef,
+        op: OpView,
+        values: Mapping[str, Any],
+        flag: Callable[[str, Any], None],
+        *,
+        given: bool,
+    ) -> None:
+        """Record the demands of ``op`` on its values; raise InvalidArgumentError if known values violate them.
+
+        Args:
+            flag: takes (name, flag of the run) where only the run can tell.
+            given: whether the op certainly runs, so that known values can be refused.
+        """
         check = definition.demands
         assert check is not None
         values = sized(check, values)
-        runs = runner.interpret or not runner.inside
-        on_host = runs and not _bounded_by_rows(check, values, op.attrs)
+        on_host = given and not _bounded_by_rows(check, values, op.attrs)
         if on_host and self._checked_on_host(check, definition, op, values):
             return
         found = demands(check, values, op.attrs)
-        if runs and not any(map(_traced, found)):
+        if given and not any(map(_traced, found)):
             _refuse_known(definition, op, values, [d._replace(values=np.asarray(d.values)) for d in found])
             return
         for demand in found:
             fault = _fault(definition, op, demand)
             name = f"fault/{op.block_idx}/{op.index}/{fault.variable}"
             self.faults[name] = fault
-            runner.overflow(name, flag_of(demand, source_of(definition, demand, values)))
+            flag(name, flag_of(demand, source_of(definition, demand, values)))
 
     def parted(self, flags: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
         """Split the flags of a whole trace: (first fault as [number from 1, or 0; value], or None; overflow flags)."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lowering.engine.run import Env, Run
 from lowering.program import EMPTY, OpView, VarView
 from lowering.registry import OpDef
-
-if TYPE_CHECKING:
-    from lowering.engine.runner import Runner
-
-Env = MutableMapping[str, Any]
 
 
 class Context:
@@ -21,7 +16,7 @@ class Context:
     ``op``, ``env``, ``runner`` and ``run_block``.
     """
 
-    def __init__(self, op: OpView, runner: Runner, env: Env | None = None):
+    def __init__(self, op: OpView, runner: Run, env: Env | None = None):
         self.op = op
         self.runner = runner
         self.env: Env = {} if env is None else env

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from lowering.engine.dataflow import needs
+from lowering.engine.run import Run
 from lowering.program import OpView
 from lowering.registry import get_op
 from lowering.structure import same_structure
 from lowering.tracing import trace
 from lowering.values import Array
-
-if TYPE_CHECKING:
-    from lowering.engine.runner import Runner
 
 
 class NeedsOneForm(Exception):
@@ -38,7 +36,7 @@ class Either:
     after: Any
 
 
-def run_either(runner: Runner, op: OpView, env: MutableMapping[str, Any]) -> dict[str, Any]:
+def run_either(runner: Run, op: OpView, env: MutableMapping[str, Any]) -> dict[str, Any]:
     """What ``op`` writes: one form, whichever it reads, or two again.
 
     Raises:

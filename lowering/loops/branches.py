@@ -22,7 +22,8 @@ from lowering.loops import arrays
 from lowering.loops.carried import fit, join, known, scalar, with_rows_of, zero_gradient, zeros
 from lowering.loops.save_plan import ending, gradient_blocks, outer_writes, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
-from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked
+from lowering.loops.stacking import stacked
+from lowering.loops.steps import Env, as_arrays, collected, pass_on
 from lowering.program import EMPTY, GRAD, BlockView, ProgramView
 from lowering.sizes.labels import count_of
 from lowering.structure import abstract, same_structure

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from lowering.loops.carried import scalar
+from lowering.loops.loop import Env, Loop
 from lowering.values import data_of
-
-if TYPE_CHECKING:
-    from lowering.loops.while_loop import Env, Loop
 
 _COMPARISONS = frozenset({"less_than", "less_equal", "greater_than", "greater_equal"})
 _MOST = 2**30  # more steps than this are not believed

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lowering.engine.runner import Runner
+from lowering.engine.run import Run
 from lowering.loops.carried import known_int
 from lowering.loops.contractions import Contraction, contractions, over_rows
 from lowering.loops.facts import Affine, Again
@@ -74,7 +74,7 @@ class Hoist:
     ops: list[OpView]
     taken: list[Hoisted] = field(default_factory=list)
 
-    def collect(self, runner: Runner, env: dict[str, Any], stacks: Mapping[int, Stack]) -> dict[str, Any]:
+    def collect(self, runner: Run, env: dict[str, Any], stacks: Mapping[int, Stack]) -> dict[str, Any]:
         """After a step's ops: what to keep of it. Gradients that do not fit the rule are computed into ``env``.
 
         Args:

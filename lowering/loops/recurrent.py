@@ -31,7 +31,7 @@ from lowering.loops.hoist import Hoist, Stack, find_hoists, stacks_of
 from lowering.loops.remake import find_makers
 from lowering.loops.save_plan import gradient_blocks, save_plan, seen_from_outside
 from lowering.loops.saves import Recorder, restore
-from lowering.loops.while_loop import Env, as_arrays, collected, pass_on
+from lowering.loops.steps import Env, as_arrays, collected, pass_on
 from lowering.loops.wide_steps import WideSteps, counted_scan, plain_only
 from lowering.program import EMPTY, GRAD, BlockView
 from lowering.values import LoDArray, SelectedRows, StepScopes, TensorArray

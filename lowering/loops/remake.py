@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from lowering.engine.runner import Runner
+from lowering.engine.run import Run
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 
 # Ops that compute each element from one element of each input.
@@ -140,7 +140,7 @@ class Choice:
         return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
 
-def remake(made: Mapping[str, Remade], env: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
+def remake(made: Mapping[str, Remade], env: Mapping[str, Any], runner: Run) -> dict[str, Any]:
     """The recomputed values, from ``env``, which holds what was saved and what is outside the loop."""
     step = dict(env)
     for block, number in sorted({(v.block, number) for v in made.values() for number in v.numbers}):

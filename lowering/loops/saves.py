@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.engine.runner import Runner
+from lowering.engine.run import Run
 from lowering.loops import arrays
 from lowering.loops.carried import element, scalar
 from lowering.loops.facts import Affine, Again, Facts
@@ -115,7 +115,7 @@ class Recorder:
         self.facts = facts or Facts()
         self.constants: dict[str, Any] = {}
 
-    def run(self, runner: Runner, ops: Iterable[OpView], env: dict[str, Any]) -> dict[str, Any]:
+    def run(self, runner: Run, ops: Iterable[OpView], env: dict[str, Any]) -> dict[str, Any]:
         """Run the ops over ``env`` and return the residuals."""
         plan = self.plan
         before = {BEFORE + n: env[n] for n in plan.before if n in env} if plan else {}
@@ -229,7 +229,7 @@ def _resolved(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _again(made: Again, env: dict[str, Any], t: Any, runner: Runner) -> Any:
+def _again(made: Again, env: dict[str, Any], t: Any, runner: Run) -> Any:
     op = runner.program.blocks[made.block].ops[made.number]
     if made.source is not None:
         array, index = made.source
@@ -238,7 +238,7 @@ def _again(made: Again, env: dict[str, Any], t: Any, runner: Runner) -> Any:
 
 
 def restore(
-    saved: dict[str, Any], env: dict[str, Any], rewound: set[str], runner: Runner, t: Any = None
+    saved: dict[str, Any], env: dict[str, Any], rewound: set[str], runner: Run, t: Any = None
 ) -> dict[str, Any]:
     """The names and values that a gradient step sees of its forward step.
 

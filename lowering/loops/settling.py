@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,14 +11,11 @@ import numpy as np
 from lowering.engine.dataflow import flow
 from lowering.errors import CarryChanges, NeedsExact
 from lowering.loops.carried import join, known_int
+from lowering.loops.loop import Env, Loop
 from lowering.structure import abstract, same_structure
 from lowering.tracing import trace
 
-if TYPE_CHECKING:
-    from lowering.loops.while_loop import Loop
-
 _ROUNDS = 16
-Env = dict[str, Any]
 Step = Callable[[Env, Any], tuple[Env, Env, Env]]
 
 

@@ -26,7 +26,8 @@ from lowering.loops.hoist import Hoist, find_hoists, stacks_of, stacks_written
 from lowering.loops.save_plan import ending, seen_from_outside
 from lowering.loops.saves import Reread, at_step, restore
 from lowering.loops.settling import settle
-from lowering.loops.while_loop import Env, as_arrays, collected, pass_on, stacked, stacked_reads, write_at
+from lowering.loops.stacking import stacked, stacked_reads
+from lowering.loops.steps import Env, as_arrays, collected, pass_on, write_at
 from lowering.program import EMPTY, GRAD, PASS, BlockView, ProgramView, forward_name
 from lowering.values import SelectedRows, StepScopes, TensorArray, data_of
 

@@ -8,93 +8,36 @@ for lack of capacity, its condition still true, raises an overflow flag, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowering.dtypes import LOD_TENSOR_ARRAY
 from lowering.engine.array_facts import ArrayFacts
 from lowering.engine.checks import merged, needing
 from lowering.engine.context import Context
 from lowering.engine.dataflow import uses
-from lowering.engine.runner import Runner
-from lowering.errors import CarryChanges, LoweringError, NeedsConcrete, NeedsExact, NeedsSizes
+from lowering.errors import CarryChanges, NeedsConcrete, NeedsExact, NeedsSizes
 from lowering.loops import arrays
 from lowering.loops.carried import fit, known, scalar, stacked_template, zeros
 from lowering.loops.facts import find_facts, without_value
 from lowering.loops.foreseen import stopped
 from lowering.loops.growing import FIRST_STEPS, Growth, growth
+from lowering.loops.loop import Env, Loop, make_loop
 from lowering.loops.multiplied import multiplied
-from lowering.loops.save_plan import SavePlan, Trips, follow_trips, gradient_blocks, outer_writes, save_plan
+from lowering.loops.save_plan import Trips, follow_trips
 from lowering.loops.saves import Recorder
 from lowering.loops.settling import settled
-from lowering.program import BlockView
+from lowering.loops.stacking import array_key, stacked, stacked_reads
+from lowering.loops.steps import as_arrays, collected, pass_on, write_at
 from lowering.structure import same_structure
 from lowering.values import StepScopes, TensorArray, is_padded
 from lowering.wide.call import is_wide, refused
 
-Env = dict[str, Any]
 # The capacity in steps of the first attempt at a loop without a known bound.
 FIRST_CAPACITY = 16
-
-
-@dataclass
-class Loop:
-    """One while op to be run.
-
-    Attributes:
-        written: outer names that the body writes.
-        plan: what its gradient needs of each step; None if there is none.
-        initial: the written names that have a value before the loop: the first carry.
-    """
-
-    ctx: Context
-    body: BlockView
-    cond: str
-    written: list[str]
-    plan: SavePlan | None
-    initial: Env = field(default_factory=dict)
-
-    @property
-    def runner(self) -> Runner:
-        """The runner that traces the loop."""
-        return self.ctx.runner
-
-    @property
-    def scopes(self) -> str | None:
-        """The variable that keeps the loop's residuals (StepScopes); None if the op binds none."""
-        names = self.ctx.op.outputs.get("StepScopes") or ()
-        return names[0] if names else None
-
-    @property
-    def key(self) -> str:
-        """The name under which the executor keeps the capacity of this loop."""
-        return f"loop/{self.scopes or self.cond}"
-
-
-def make_loop(ctx: Context) -> Loop:
-    """The loop for op ``while``; LoweringError if its body never writes the condition."""
-    op, program = ctx.op, ctx.runner.program
-    body = program.blocks[int(op.attrs["sub_block"])]
-    cond = op.inputs["Condition"][0]
-    written = outer_writes(body)
-    if cond not in written:
-        raise LoweringError(
-            f"{op.label}: block {body.idx} never writes the condition {cond!r}, so"
-            f" the loop cannot end; compare again inside the block, with cond={cond}"
-        )
-    tensors = [n for n in written if not _is_array(ctx, n)]
-    plan = save_plan(program, body, gradient_blocks(program, op, "StepScopes", "while_grad"), tensors)
-    return Loop(ctx, body, cond, written, plan)
-
-
-def _is_array(ctx: Context, name: str) -> bool:
-    var = ctx.runner.program.find_var(ctx.op.block_idx, name)
-    return isinstance(ctx.env.get(name), TensorArray) or (var is not None and var.type == LOD_TENSOR_ARRAY)
 
 
 def run_while(ctx: Context) -> None:
@@ -266,80 +209,3 @@ def _trace(loop: Loop, capacity: int, stops: bool, *, growing: bool = False) -> 
     first = (jnp.int32(0), as_arrays(state), saved, zeros(flags))
     t, state, saved, flags = jax.lax.while_loop(more, body, first)
     return grows.finished(state), flags, StepScopes(saved, t, dict(recorder.constants), capacity, facts.once)
-
-
-class collected:
-    """While a step is traced: random ops depend on the step, and flags of overflows and faults are collected.
-
-    A flag is a tracer of the step. Left in ``Runner.overflows`` it would escape from the trace, so the step returns it.
-
-    A step may be traced several times; what it draws does not depend on that (see ``Runner.step``).
-
-    Args:
-        arrays: what is known of the loop's arrays.
-    """
-
-    def __init__(self, runner: Runner, turn: Any = None, arrays: ArrayFacts = ArrayFacts()):  # noqa: B008
-        self.runner, self.turn, self.arrays = runner, turn, arrays
-
-    def __enter__(self) -> Env:
-        runner = self.runner
-        self.outside = runner.overflows, runner.arrays, runner.inside
-        runner.overflows, runner.inside = {}, True
-        runner.arrays = self.arrays
-        self.step = runner.step(self.turn)
-        self.step.__enter__()
-        return runner.overflows
-
-    def __exit__(self, *_: Any) -> None:
-        runner = self.runner
-        self.step.__exit__(None, None, None)
-        runner.overflows, runner.arrays, runner.inside = self.outside
-
-
-def pass_on(runner: Runner, flags: Env) -> None:
-    """Flags that came out of a loop or branch belong to the surrounding block."""
-    for name, flag in flags.items():
-        runner.overflow(name, flag)
-
-
-def array_key(name: str) -> str:
-    """The name under which the executor keeps the capacity of a tensor array."""
-    return f"array/{name}"
-
-
-def array_room(runner: Runner, name: str) -> int:
-    """The capacity of a tensor array when it is stacked."""
-    return max(runner.array_capacity, runner.capacities.get(array_key(name), 0))
-
-
-def as_arrays(tree: Any) -> Any:
-    """The tree with every leaf as a jax array: a carry must enter a step with the types that it leaves it with."""
-    return jax.tree_util.tree_map(jnp.asarray, tree)
-
-
-def write_at(buffer: Any, value: Any, t: Any) -> Any:
-    """``buffer[t] = value``, leaf by leaf."""
-    return jax.tree_util.tree_map(
-        lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, jnp.asarray(new, leaf.dtype), t, 0), buffer, value
-    )
-
-
-def stacked_reads(env: Mapping[str, Any], names: Iterable[str]) -> Env:
-    """Arrays that steps read by a traced index, stacked once: the buffers are loop invariants of the steps."""
-    found = {}
-    for name in sorted(names):  # an order of its own in each process would miss the cache of compiled programs
-        array = env.get(name)
-        if isinstance(array, TensorArray) and not array.stacked and array.items:
-            first = array.items[0]
-            if all(v is not None and same_structure(v, first) for v in array.items):
-                found[name] = arrays.as_stacked(array, first, len(array.items))
-    return found
-
-
-def stacked(name: str, value: Any, runner: Runner) -> Any:
-    """A tensor array that is carried through a loop, as one buffer; other values as they are."""
-    if not isinstance(value, TensorArray) or value.stacked:
-        return value
-    present = [v for v in value.items or () if v is not None]
-    return arrays.as_stacked(value, present[0], array_room(runner, name)) if present else value

@@ -37,7 +37,7 @@ STOREYS = (
     ("fluidjax.communicator", "fluidjax.incubate"),
 )  # fmt: skip
 # Inside a room of the list, but not of its storey: it stands below all.
-APART = ("fluidjax.execution.single", "fluidjax.execution.native")
+APART = ("fluidjax.execution.single",)
 # Imports from below, each for its reason.
 DOORS = {
     ("fluidjax.layers._nn.python_function", "fluidjax.execution.python_functions"): (
@@ -57,11 +57,9 @@ LATE = {
         "fluidjax/executor.py",
         "fluidjax.execution.devices.pipeline",
     ): "runs what PipelineOptimizer has cut; few scripts do",
-    ("fluidjax/executor.py", "fluidjax.execution.native"): "holds an Executor itself, and few scripts ask for it",
     ("fluidjax/dataset.py", "fluidjax.readers.multi_slot_dataset"): "needs messages that few scripts use",
     ("fluidjax/execution/devices/coordinator.py", "jaxlib"): "is for the process that it starts, not for its own",
     ("lowering/extend.py", "jax.extend.mlir.ir"): "imports all of Pallas, a tenth of what importing fluidjax takes",
-    ("fluidjax/paddle/dataset/common.py", "fluidjax.paddle.dataset"): "looks at all data sets, which need this module",
 }
 
 
@@ -97,12 +95,12 @@ def _imports(name: str, path: Path, nodes: Iterator[ast.AST]) -> Iterator[str]:
                 yield inner if inner in MODULES else base
 
 
-def _at_top(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Statements that run at import; what only type checkers read is left out."""
+def _at_top(body: list[ast.stmt], *, types: bool) -> Iterator[ast.AST]:
+    """Statements that run at import, and if ``types`` is set those that only type checkers read."""
     for node in body:
         yield node
-        if isinstance(node, (ast.If, ast.Try)) and "TYPE_CHECKING" not in ast.unparse(node).split("\n")[0]:
-            yield from _at_top(node.body)
+        if isinstance(node, (ast.If, ast.Try)) and (types or "TYPE_CHECKING" not in ast.unparse(node).split("\n")[0]):
+            yield from _at_top(node.body, types=types)
 
 
 @functools.cache
@@ -112,11 +110,11 @@ def parsed(path: Path) -> ast.Module:
 
 
 @functools.cache
-def graph() -> dict[str, set[str]]:
-    """Module -> the modules of this project that importing it imports."""
+def graph(*, types: bool = False) -> dict[str, set[str]]:
+    """Module -> the modules of this project that importing it imports, and if ``types`` is set names as types."""
     found = {}
     for name, path in MODULES.items():
-        top = _at_top(parsed(path).body)
+        top = _at_top(parsed(path).body, types=types)
         found[name] = {i for i in _imports(name, path, top) if i in MODULES and i != name}
     return found
 
@@ -174,7 +172,7 @@ def test_layers_know_nothing_of_eager_mode() -> None:
     assert not [n for n in seen if _is_in(n, "fluidjax.eager") or _is_in(n, "fluidjax.dygraph")]
 
 
-def _circles() -> list[list[str]]:
+def _circles(targets_of: dict[str, set[str]]) -> list[list[str]]:
     """Strongly connected modules, by Tarjan's algorithm."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -184,7 +182,7 @@ def _circles() -> list[list[str]]:
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
         stack.append(name)
-        for target in graph()[name]:
+        for target in targets_of[name]:
             if target not in index:
                 visit(target)
                 low[name] = min(low[name], low[target])
@@ -196,14 +194,20 @@ def _circles() -> list[list[str]]:
             if len(circle) > 1:
                 found.append(sorted(circle))
 
-    for name in graph():
+    for name in targets_of:
         if name not in index:
             visit(name)
     return found
 
 
 def test_there_are_no_circles() -> None:
-    assert _circles() == []
+    assert _circles(graph()) == []
+
+
+def test_only_fluids_own_classes_know_each_other_as_types() -> None:
+    """A Variable has a Block, a Block a Program, and these make the others."""
+    (circle,) = _circles(graph(types=True))
+    assert {name.rpartition(".")[0] for name in circle} == {"fluidjax.framework"}
 
 
 def _late() -> list[tuple[str, str]]:

@@ -299,6 +299,15 @@ def test_a_download_is_checked_and_kept(cache, tmp_path, monkeypatch):
     assert not list((tmp_path / "other").iterdir())
 
 
+def test_all_that_can_be_fetched_as_a_whole_is_fetched(monkeypatch):
+    fetched = []
+    modules = [getattr(dataset, name) for name in dataset.__all__ if hasattr(getattr(dataset, name), "fetch")]
+    for module in modules:
+        monkeypatch.setattr(module, "fetch", functools.partial(fetched.append, module))
+    common.fetch_all()
+    assert len(fetched) == 12 and {id(module) for module in fetched} == {id(module) for module in modules}
+
+
 def test_split_and_cluster_files(tmp_path):
     common.split(lambda: range(5), 2, suffix=str(tmp_path / "%02d.pickle"))
     assert [len(pickle.loads(p.read_bytes())) for p in sorted(tmp_path.iterdir())] == [3, 2]

@@ -14,7 +14,7 @@ import lowering
 from fluidjax.testing.case import Case as Bindable
 from fluidjax.testing.run import Bound, bind, no_grad, read_gradients
 from lowering.dtypes import is_float
-from lowering.engine.align import FedRows
+from lowering.engine.expected import FedRows
 from lowering.engine.runner import Runner
 from lowering.errors import NeedsSizes
 from lowering.program import GRAD, OpView

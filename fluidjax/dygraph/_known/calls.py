@@ -23,6 +23,7 @@ from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.variables.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.learning import learn
 from fluidjax.eager.whole.looks import look
+from fluidjax.eager.whole.promised import promise
 from fluidjax.eager.whole.steps import Repeated
 from fluidjax.framework import default_main_program
 
@@ -101,7 +102,7 @@ class Known(Repeated):
         """
         ids = unique_name.generator.ids
         bases = tracer.ids["tmp"], ids["tmp"]
-        outputs = None if self.step is None else self.step.begin(tracer, given, current, bases)
+        outputs = None if self.step is None else promise(self.step, tracer, given, current, bases)
         if outputs is None:
             outputs = self._recorded(given, current, bases)
         if outputs is None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fluidjax.eager.kernels import Kernel, kernel_of
 from fluidjax.eager.values import Value
-
-if TYPE_CHECKING:
-    from fluidjax.eager.backward.tape import OpNode
 
 
 class Engine:
@@ -20,8 +17,8 @@ class Engine:
     def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
 
-    def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
-        """The results of one gradient op for variables and values."""
+    def run(self, kernel: Kernel, flat: list[Any], node: Any) -> Sequence[Any]:
+        """The results of one gradient op, of a node of the tape, for variables and values."""
         return self.tracer.run(kernel, [x if x.__class__ is Value else x._value for x in flat])
 
     def as_given(self, var: Any) -> Any:
@@ -44,7 +41,7 @@ class Engine:
 class RecordingEngine(Engine):
     """Runs the ops of a backward pass whose own gradients are needed: on variables, with recording."""
 
-    def run(self, kernel: Kernel, flat: list[Any], node: OpNode) -> Sequence[Any]:
+    def run(self, kernel: Kernel, flat: list[Any], node: Any) -> Sequence[Any]:
         """See Engine."""
         results = self.tracer.trace_kernel(kernel, list(map(self.as_variable, flat)), forward=node)
         for var in results:  # one whose own gradient is zero takes gradients too

@@ -28,7 +28,7 @@ from lowering.draws.host_bits import fold_in
 from lowering.engine import kinds
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.plan import Segment
-from lowering.engine.runner import number_of
+from lowering.engine.run import number_of
 from lowering.program import EMPTY, OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import SelectedRows

@@ -9,7 +9,6 @@ from fluidjax.base.errors import EnforceNotMet, explain
 
 if TYPE_CHECKING:
     from fluidjax.base.scope import Scope
-    from fluidjax.eager.variables.varbase import VarBase
 
 
 class Beneath:
@@ -25,7 +24,7 @@ class Beneath:
 
     def _grad_value(self: Any) -> Any:
         """The LoDTensor of the gradient. Raises EnforceNotMet if there is none, or it is sparse."""
-        grad: VarBase | None = self._grad_ivar()
+        grad = self._grad_ivar()
         if grad is None or grad.type != VarType.LOD_TENSOR:
             raise EnforceNotMet(
                 explain(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +13,16 @@ from fluidjax.execution.scopes.fetched import FetchedArray
 from lowering.program import GRAD
 from lowering.values import SelectedRows
 
-if TYPE_CHECKING:
-    from fluidjax.eager.variables.varbase import VarBase
-
 
 class Gradients:
     """What a VarBase has for its gradient.
 
     Attributes:
-        _grad: its value; a variable with that value, or without one, once there is such a variable.
+        _grad: its value; a VarBase with that value, or without one, once there is such a variable; None.
     """
 
     __slots__ = ()
-    _grad: Value | VarBase | None
+    _grad: Any
 
     def gradient(self: Any) -> Any:
         """A copy of the gradient, arrays (values, rows) if it is sparse; None before any backward pass.
@@ -72,7 +69,7 @@ class Gradients:
             self._set_gradient(grad)
         return grad
 
-    def _grad_ivar(self: Any) -> VarBase | None:
+    def _grad_ivar(self: Any) -> Any:
         """The gradient as a variable, the same one each time; None if there is none."""
         grad = self._gradient_value()
         if grad is None:

@@ -14,13 +14,12 @@ from fluidjax.execution.scopes.exchange import lod_array
 
 if TYPE_CHECKING:
     from fluidjax.base.scope import Scope
-    from fluidjax.eager.variables.varbase import VarBase
 
 
 class Holder:
-    """The result of ``var.value()``: the scope variable that Fluid has for an eager variable."""
+    """The result of ``var.value()``: the scope variable that Fluid has for a VarBase."""
 
-    def __init__(self, var: VarBase) -> None:
+    def __init__(self, var: Any) -> None:
         self._var = var
 
     def get_tensor(self) -> Any:
@@ -40,9 +39,9 @@ class Holder:
 
 
 class _Tensor(LoDTensor):
-    """The LoDTensor of an eager variable."""
+    """The LoDTensor of a VarBase."""
 
-    def __init__(self, var: VarBase) -> None:
+    def __init__(self, var: Any) -> None:
         super().__init__()
         self._var = var
         if var._value is not None:

@@ -133,7 +133,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
             self._place[0].touched(self._place[1])
         self._stop_gradient = bool(value)
         if self._grad is not None and self._grad.__class__ is not Value:
-            self._grad._stop_gradient = self._stop_gradient  # type: ignore[union-attr]
+            self._grad._stop_gradient = self._stop_gradient
 
     @property
     def block(self) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +26,10 @@ from fluidjax.eager.whole.ahead import Ahead, missed, run_ahead
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.whole.running import Running
 from fluidjax.eager.whole.standing import Held, PromisedNode
+from fluidjax.eager.whole.steps import Step
 from fluidjax.eager.whole.together import Together
 from fluidjax.framework.guards import default_main_program
 from lowering.engine.interrupts import uninterrupted
-
-if TYPE_CHECKING:
-    from fluidjax.eager.whole.steps import Step
 
 
 class _Promising(Recorder):
@@ -287,3 +285,16 @@ class Promise(Running):
         self.leave()
         record(self)
         self.forget()
+
+
+def promise(
+    step: Step, tracer: Any, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
+) -> list[VarBase] | None:
+    """The outputs of the call that begins a step, promised; None, without effect, if it cannot begin now.
+
+    Args:
+        given, current: see ``Step.ready``.
+        bases: the next numbers of names, of the tracer and of ``unique_name``.
+    """
+    found = step.ready(given, current)
+    return None if found is None else Promise(step, tracer, *found, bases).begin()

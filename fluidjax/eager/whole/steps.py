@@ -15,9 +15,8 @@ from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.repeated.bodies import Body
 from fluidjax.eager.repeated.replay import Replay
 from fluidjax.eager.values import Spec, Value
-from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.eager.whole.frames import Frame
-from fluidjax.eager.whole.promised import Promise
+from fluidjax.eager.whole.together import Together
 
 MISSES = 16  # batches that begin with a call and are no step that can be promised
 
@@ -162,15 +161,12 @@ class Step:
             leaves[at] = rate
         return leaves
 
-    def begin(
-        self, tracer: Any, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
-    ) -> list[VarBase] | None:
-        """The outputs of the call, promised; None, without effect, if it or the variables are not as they were.
+    def ready(self, given: Sequence[Any], current: Sequence[Value]) -> tuple[Together, list[Any], list[Value]] | None:
+        """What the step replaces, the variables that it reads and their values; None if these are not as they were.
 
         Args:
             given, current: the variables among the arguments of the call, and their values. They are of the kinds that
                 it was made for.
-            bases: the next numbers of names, of the tracer and of ``unique_name``.
         """
         replay = self.replay()
         together = None if replay is None else replay.together
@@ -197,7 +193,7 @@ class Step:
             array = values[k].array
             if array.__class__ is not np.ndarray or not is_below(array, high):
                 return None
-        return Promise(self, tracer, together, variables, values, bases).begin()
+        return together, variables, values
 
     def _takes(self, together: Any) -> bool:
         """Whether the variables kept together are those of this step, and gradients flow to them as they did here.

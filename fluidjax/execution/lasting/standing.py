@@ -20,7 +20,7 @@ from fluidjax.execution.steps.in_place import MOST, room
 from fluidjax.execution.steps.kept_parts import taken
 from fluidjax.execution.steps.seeds import next_seed
 from fluidjax.execution.steps.spreading import Spreading
-from lowering.engine.align import as_expected
+from lowering.engine.expected import as_expected
 from lowering.values import LoDArray
 
 

@@ -27,10 +27,10 @@ from fluidjax.execution.steps.guard import Checks, holding
 from fluidjax.execution.steps.kept_parts import Part, apart, taken
 from fluidjax.execution.steps.spreading import Spreading
 from fluidjax.execution.steps.traceable import Changes, NeedsInputs, Traceable, Traced
-from lowering.engine.align import Expected, check_expected, of_any_form
 from lowering.engine.either import NeedsOneForm
+from lowering.engine.expected import Expected, check_expected, of_any_form
 from lowering.engine.plan import Segment
-from lowering.engine.runner import number_of
+from lowering.engine.run import number_of
 from lowering.errors import InvalidArgumentError, Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op

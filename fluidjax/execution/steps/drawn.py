@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowering.engine.runner import number_of
+from lowering.engine.run import number_of
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fluidjax.execution.scopes.state import on_device
 from lowering.engine.checks import over_steps
-from lowering.engine.runner import number_of
+from lowering.engine.run import number_of
 from lowering.mesh import AXIS
 
 # (replaced, values, seed) -> (state, outputs, overflow flags, first fault or None)

@@ -11,10 +11,11 @@ import numpy as np
 
 from fluidjax.execution.steps.buffers import NOTHING, Buffers
 from fluidjax.execution.steps.form import Rebuild
-from lowering.engine.align import Expected, FedRows
 from lowering.engine.checks import Watch
 from lowering.engine.either import Either, NeedsOneForm
-from lowering.engine.runner import Runner, number_of
+from lowering.engine.expected import Expected, FedRows
+from lowering.engine.run import number_of
+from lowering.engine.runner import Runner
 from lowering.engine.traces import Traces
 from lowering.engine.updates import UpdateRunner
 from lowering.errors import Need

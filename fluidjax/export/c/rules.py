@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fluidjax.export.graph import Node
 
-if TYPE_CHECKING:
-    from fluidjax.export.c.kernel import Kernel
-
 ElementRule = Callable[[Node, list[str]], str]
-ViewRule = Callable[["Kernel", Node, int, Any], Any]
-KernelRule = Callable[["Kernel", Node], None]
+# Their first argument is the ``Kernel`` that is being written; its class reads this table, so it is not named here.
+ViewRule = Callable[..., Any]
+KernelRule = Callable[..., None]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import os
 import pickle
+import pkgutil
 import shutil
 import sys
 import urllib.error
@@ -93,10 +94,8 @@ def _fetch(url: str, path: str, md5sum: str) -> str:
 
 def fetch_all() -> None:
     """Download every dataset that is available as a whole."""
-    from fluidjax.paddle import dataset
-
-    for name in dataset.__all__:
-        module = importlib.import_module(f"{dataset.__name__}.{name}")
+    for found in pkgutil.iter_modules([os.path.dirname(__file__)]):
+        module = importlib.import_module(f"{__package__}.{found.name}")
         if hasattr(module, "fetch"):
             module.fetch()
 

@@ -27,7 +27,7 @@ from lowering.engine.parallel.devices import (
     own_and_sums,
 )
 from lowering.engine.parallel.division import Division, in_place, lookup
-from lowering.engine.runner import number_of
+from lowering.engine.run import number_of
 from lowering.program import BOOKKEEPING, EMPTY, GRAD, ROLE_BACKWARD, OpView, ProgramView
 
 GRAD_OP = "_grad"

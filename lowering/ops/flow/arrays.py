@@ -15,7 +15,7 @@ from lowering.errors import NeedsConcrete, SlotError
 from lowering.loops import arrays
 from lowering.loops.carried import known_int, scalar, zero_gradient
 from lowering.loops.multiplied import has_matrices
-from lowering.loops.while_loop import array_room
+from lowering.loops.stacking import array_room
 from lowering.program import EMPTY, OpSpec, OpView, VarInfo, forward_names
 from lowering.registry import Value, op
 from lowering.values import Axis, LoDArray, TensorArray, Wide, fill_padding

@@ -206,7 +206,7 @@ class GraphWrapper:
 
     def flops(self, only_conv: bool = False) -> float:
         """The operations for one sample, counted as Paddle does (see ``flops``); of convolutions alone if asked."""
-        return flops(self.ops(), only_conv)
+        return flops([op for block in self.program.blocks for op in block.ops], only_conv)
 
     # What becomes of it.
 
