@@ -90,6 +90,7 @@ WRONG = {
         "dim 1 of Label must be 1",
     ),
     "ranks of a table": (lambda: L.margin_rank_loss(*[image(2, 3)] * 3), ENFORCED, "dim 1 of Label must be 1"),
+    "one_hot of a row of ids": (lambda: L.one_hot(fluid.data("row", (3,), "int64"), 5), ENFORCED, "rank of X"),
     "a threshold that is an int": (lambda: nms(score_threshold=1), TypeError, "'score_threshold' in multiclass_nms"),
     "an overlap that is an int": (lambda: nms(nms_threshold=1), TypeError, "'nms_threshold' in multiclass_nms"),
     "a count that is a fraction": (lambda: nms(nms_top_k=4.0), TypeError, "'nms_top_k' in multiclass_nms"),
