@@ -55,7 +55,7 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
                 f"Input {label} must be an Variable, python list or tuple, received {type(value).__name__}."
             )
     helper = LayerHelper("slice")
-    input = only(input)
+    input = only(input, "slice")
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)
