@@ -285,6 +285,12 @@ class CompiledProgram:
         """The object that runs the program on several devices; None before the first run."""
         return self._several
 
+    @property
+    def _local_scopes(self) -> list[Scope]:
+        """The scopes that the devices share with ``share_vars_from``; empty if there is none."""
+        shared = self._shared() if self._several is not None else None
+        return [] if shared is None else [shared]
+
     def _run_at(self, place: Place, scope: Scope) -> SeveralDevices | None:
         """The object that runs the program on several devices for a given place; None if it runs on a single one.
 

@@ -25,7 +25,7 @@ def calc_gradient(
 
     Args:
         targets: the variables to differentiate, one Variable or several, of the same program.
-        inputs: the variables to differentiate with respect to.
+        inputs: the variables to differentiate with respect to; none of them: all that ``targets`` depend on.
         target_gradients: Variables shaped like ``targets``; None (for all, or one of them) means ones.
         no_grad_set: Variables (or names) through which no gradient is propagated.
 
@@ -38,6 +38,8 @@ def calc_gradient(
     """
     targets = _variables(targets, "targets")
     inputs = _variables(inputs, "inputs")
+    if not targets:
+        raise ValueError("gradients: targets is empty; expected at least one Variable. Pass what to differentiate")
     given = _target_gradients(targets, target_gradients)
     block = targets[0].block
     program = block.program
@@ -77,7 +79,7 @@ def gradients(
 
     Args:
         targets: the variables to differentiate, one Variable or several, of the same program.
-        inputs: the variables to differentiate with respect to.
+        inputs: the variables to differentiate with respect to; none of them: all that ``targets`` depend on.
         target_gradients: Variables shaped like ``targets``; None (for all, or one of them) means ones.
         no_grad_set: Variables (or names) through which no gradient is propagated.
 
@@ -99,8 +101,6 @@ def _variables(given: Any, what: str) -> list[Variable]:
                 f"gradients: {what} holds {item!r} of type {type(item).__name__}; expected Variables of a program. "
                 "Pass a Variable or a list of them"
             )
-    if not items:
-        raise ValueError(f"gradients: {what} is empty; expected at least one Variable. Pass what to differentiate")
     return items
 
 

@@ -6,6 +6,8 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+from fluidjax.base.errors import ArgumentError
+
 _device = ""
 
 
@@ -41,7 +43,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Context manager: ops record `prefix` in their ``op_namescope``, for information; names are unaffected."""
     global _name_scope
     if not prefix:
-        raise ValueError("name_scope: the prefix is empty. Give it a name, for instance name_scope('encoder').")
+        raise ArgumentError("name_scope: the prefix is empty. Give it a name, for instance name_scope('encoder').")
     before = _name_scope
     _name_scope = before.child(prefix)
     try:

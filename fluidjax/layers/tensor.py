@@ -158,6 +158,8 @@ def create_global_var(
 def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Concatenate a list of tensors, or the elements of a tensor array, along ``axis`` (an int, or a Variable [1]).
 
+    In eager mode a single tensor stands for the list of its rows.
+
     Examples:
         >>> with fluid.dygraph.guard():
         ...     x = fluid.dygraph.to_variable(np.float32([[1, 2]]))
@@ -165,7 +167,7 @@ def concat(input: Variable | list[Variable], axis: int | Variable = 0, name: str
         [[ 1.  2. 10. 20.]]
     """
     if not isinstance(input, (list, tuple)):
-        input = [input]
+        input = list(input) if in_dygraph_mode() and isinstance(input, Variable) else [input]
     for i, x in enumerate(input):
         check_variable_and_dtype(x, f"input[{i}]", NUMBERS, "concat")
     check_type(axis, "axis", (int, Variable), "concat")
@@ -322,7 +324,8 @@ def argsort(
 
 def reverse(x: Variable, axis: int | list[int]) -> Variable:
     """``x`` with the order of its elements reversed along one or more dimensions."""
-    check_variable_and_dtype(x, "x", (*FULL_NUMBERS, "uint8"), "reverse")
+    kinds = (*FULL_NUMBERS, "uint8", "bool") if in_dygraph_mode() else (*FULL_NUMBERS, "uint8")
+    check_variable_and_dtype(x, "x", kinds, "reverse")
     check_type(axis, "axis", (int, tuple, list), "reverse")
     axes = [axis] if isinstance(axis, int) else list(axis)
     return emit("reverse", {"X": x}, x.dtype, {"axis": axes})

@@ -19,9 +19,15 @@ NUMBERS = (*FLOATS, *INTS)
 FILLED = ("bool", *NUMBERS)
 
 
-def only(input: Any) -> Any:
-    """The item of a list of one, else ``input``: layers of Fluid that hand their input on unchecked take it so."""
-    return input[0] if isinstance(input, (list, tuple)) and len(input) == 1 else input
+def only(input: Any, layer: str | None = None) -> Any:
+    """The item of a list of one, else ``input``: layers of Fluid that hand their input on unchecked take it so.
+
+    Raises TypeError, if a ``layer`` is named, for anything but a Variable.
+    """
+    one = input[0] if isinstance(input, (list, tuple)) and len(input) == 1 else input
+    if layer is not None:
+        check_type(one, "input", Variable, layer)
+    return one
 
 
 def common_dtype(layer: str, inputs: Iterable[Variable]) -> VarType:

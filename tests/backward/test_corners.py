@@ -222,6 +222,18 @@ def test_an_input_without_gradient_gives_none() -> None:
     assert grads[1] is None
 
 
+def test_gradients_by_nothing_append_those_of_all_that_the_target_depends_on() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [-1, 4])
+        target = fluid.layers.reduce_sum(fluid.layers.fc(x, 3, param_attr="w", bias_attr="b"))
+        assert gradients([target], []) == []
+    block = main.global_block()
+    assert block.ops[-1].type == "mul_grad"
+    assert block.var("w@GRAD").shape == (4, 3) and block.var("b@GRAD").shape == (3,)
+    assert not block.has_var("x@GRAD")
+
+
 def test_gradients_of_gradients(rng: np.random.Generator) -> None:
     net = Builder()
     x = net.data("x", [2, 3], stop_gradient=False)

@@ -327,7 +327,7 @@ def test_name_scopes_number_repeats(program: Program) -> None:
     assert [op.attr("op_device") for op in ops] == ["", "", "", "gpu:0", ""]
     with pytest.raises(ValueError, match="device_guard"), fluid.device_guard("tpu"):
         pass
-    with pytest.raises(ValueError, match="prefix is empty"), fluid.name_scope():
+    with pytest.raises(AssertionError, match="prefix is empty"), fluid.name_scope():
         pass
 
 

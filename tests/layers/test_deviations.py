@@ -420,3 +420,15 @@ def test_tensors_of_five_dimensions_are_reduced(rng, dims):
     found = run(lambda: [getattr(layers, name)(fluid.data("x", x.shape), dims) for name in functions], {"x": x})
     for out, function in zip(found, functions.values(), strict=True):
         np.testing.assert_allclose(np.array(out), function(x, tuple(dims)), rtol=1e-5)
+
+
+def test_sequences_of_sequences_are_joined_in_their_innermost_rows():
+    rows = fluid.create_lod_tensor(np.float32([[0], [1], [2], [3], [4], [5]]), [[2, 1], [2, 1, 3]], fluid.CPUPlace())
+
+    def build() -> list:
+        x = fluid.data("x", [None, 1], lod_level=2)
+        return [layers.sequence_concat([x, x])]
+
+    (joined,) = run(build, {"x": rows})
+    assert joined.recursive_sequence_lengths() == [[2, 1], [4, 2, 6]]
+    assert np.array(joined)[:, 0].tolist() == [0, 1, 0, 1, 2, 2, 3, 4, 5, 3, 4, 5]

@@ -337,6 +337,7 @@ def test_what_is_refused(executor: Any) -> None:
     assert [p.shape for p in parts] == [(3, 2), (3, 1)]
     with pytest.raises(AssertionError, match="loss name of CompiledProgram is None"):
         fluid.CompiledProgram(main).with_data_parallel(places=places)
+    assert program._local_scopes == []
     with pytest.raises(AssertionError, match="cannot be recompiled"):
         program.with_data_parallel(loss.name)
     with pytest.raises(ValueError, match="is not data parallel"):

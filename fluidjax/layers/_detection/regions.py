@@ -90,7 +90,7 @@ def psroi_pool(
     check_type(spatial_scale, "spatial_scale", float, "psroi_pool")
     check_type(pooled_height, "pooled_height", int, "psroi_pool")
     check_type(pooled_width, "pooled_width", int, "psroi_pool")
-    input, rois = only(input), only(rois)
+    input, rois = only(input, "psroi_pool"), only(rois)
     attrs = {"output_channels": output_channels, **_bins(pooled_height, pooled_width, spatial_scale)}
     return emit("psroi_pool", {"X": input, "ROIs": rois}, input.dtype, attrs, name=name)
 

@@ -42,13 +42,13 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
         overwrite: for a row gathered several times, the last gradient wins; False accumulates them.
     """
     attrs = {"overwrite": overwrite}
-    input = only(input)
+    input = only(input, "gather")
     return emit("gather", {"X": input, "Index": index}, input.dtype, attrs)
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
     """out = input[index[..., 0], index[..., 1], ...]; the last dimension of ``index`` indexes leading ones of input."""
-    input = only(input)
+    input = only(input, "gather_nd")
     return emit("gather_nd", {"X": input, "Index": index}, input.dtype, name=name)
 
 
@@ -56,7 +56,7 @@ def scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
     """``input`` with row index[i] replaced by updates[i] or, if not ``overwrite``, by the sum of its updates."""
-    input = only(input)
+    input = only(input, "scatter")
     inputs = {"X": input, "Ids": index, "Updates": updates}
     return emit("scatter", inputs, input.dtype, {"overwrite": overwrite}, name=name)
 

@@ -413,9 +413,9 @@ def shape(input: Variable) -> Variable:
     return emit("shape", {"Input": input}, "int32")
 
 
-def rank(input: Variable) -> Variable:
+def rank(input: Variable | np.ndarray) -> Variable:
     """The rank of ``input``: int32 [1], known when the program is built."""
-    check_type(input, "input", Variable, "input")
+    check_type(input, "input", (Variable, np.ndarray), "input")
     return assign(np.array(len(input.shape), "int32"))
 
 

@@ -9,7 +9,15 @@ from fluidjax.base.errors import ArgumentError
 from fluidjax.framework import Variable, in_dygraph_mode
 from fluidjax.layer_helper import LayerHelper
 from fluidjax.layers._tensor.shapes import as_attr, as_tensors, contains_variable
-from fluidjax.writing.checks import FULL_NUMBERS, NUMBERS, check_dtype, check_type, check_variable_and_dtype, only
+from fluidjax.writing.checks import (
+    FULL_FLOATS,
+    FULL_NUMBERS,
+    NUMBERS,
+    check_dtype,
+    check_type,
+    check_variable_and_dtype,
+    only,
+)
 from fluidjax.writing.emit import emit
 
 __all__ = ["crop", "crop_tensor", "pad", "pad2d", "pad_constant_like", "slice", "strided_slice"]
@@ -55,7 +63,7 @@ def slice(input: Variable, axes: list[int], starts: Any, ends: Any) -> Variable:
                 f"Input {label} must be an Variable, python list or tuple, received {type(value).__name__}."
             )
     helper = LayerHelper("slice")
-    input = only(input)
+    input = only(input, "slice")
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": list(axes)}
     flags = [1] * len(axes)
@@ -149,7 +157,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
     Raises:
         ValueError: ``shape`` is neither a list nor a Variable.
     """
-    check_variable_and_dtype(x, "x", ("float32",), "crop")
+    check_variable_and_dtype(x, "x", FULL_FLOATS if in_dygraph_mode() else ("float32",), "crop")
     helper = LayerHelper("crop", name=name)
     check_type(shape, "shape", (list, tuple, Variable), "crop")
     offsets = [0] * len(x.shape) if offsets is None else offsets

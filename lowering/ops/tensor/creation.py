@@ -291,6 +291,11 @@ def one_hot(x, depth_tensor=None, *, depth: int = -1, dtype: int = 5, allow_out_
     return _hot(x.reshape(x.shape[:-1]), _depth(depth, depth_tensor), dtype)
 
 
+@one_hot.fits
+def _(x):
+    fitting.within("the rank of X", len(x.shape), 2)
+
+
 @one_hot.check
 def _(x, depth_tensor=None, *, depth, allow_out_of_range):
     return [] if allow_out_of_range else [Demand("x", x, 0, _depth(depth, depth_tensor))]
