@@ -62,6 +62,19 @@ def strangers(program: ProgramView, env: Mapping[str, Any]) -> set[str]:
     return found
 
 
+def suspects(program: ProgramView, names: Iterable[str]) -> dict[str, np.dtype]:
+    """Those variables whose values may be ``strangers``, and their data types; others never are, in any run."""
+    fed = set(names).difference(name for op in program.blocks[0].ops for name in op.output_names())
+    found = {name: _checked(program, 0, name) for name in fed}
+    return {name: declared for name, declared in found.items() if declared is not None}
+
+
+def is_strange(value: Any, declared: np.dtype) -> bool:
+    """Whether a value has a data type other than the ``declared`` one; integers of any size are alike."""
+    held = _dtype(value)
+    return held != declared and held.kind != "O" and not {held.kind, declared.kind} <= set("iu")
+
+
 def check(program: ProgramView, op: OpView, env: Mapping[str, Any], strange: set[str]) -> None:
     """Refuse an op as its kernels would, by OpError."""
     definition = get_op(op.type)
@@ -133,11 +146,16 @@ def _declared(program: ProgramView, block: int, name: str) -> np.dtype | None:
 
 
 def _is_strange(program: ProgramView, block: int, name: str, value: Any) -> bool:
+    declared = _checked(program, block, name)
+    return declared is not None and is_strange(value, declared)
+
+
+def _checked(program: ProgramView, block: int, name: str) -> np.dtype | None:
+    """The declared data type of a variable that may be fed another one; None if it may not."""
     var = program.find_var(block, name)
     if var is None or var.persistable or var.need_check_feed or var.type != LOD_TENSOR:
-        return False
-    held, declared = _dtype(value), to_numpy(var.dtype)
-    return held != declared and held.kind != "O" and not {held.kind, declared.kind} <= set("iu")
+        return None
+    return to_numpy(var.dtype)
 
 
 def _message(op: OpView, what: str, name: str, held: np.dtype, declared: np.dtype | None) -> str:

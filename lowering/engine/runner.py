@@ -84,7 +84,7 @@ class Runner(Run):
         except Exception as error:  # while sizes are known, numbers that follow them are as well
             if sizes:
                 raise refused_numbers(op, sizes, f"failed on numbers that follow them: {error}") from error
-            self._fail(op, env, error)
+            self.fail(op, env, error)
         if sizes or self.followed.labels:
             self.followed.note(op, sizes, [n for n, v in results.items() if type(v) is not RowCounts], env)
         if self.program.newer:
@@ -95,7 +95,8 @@ class Runner(Run):
             self.after_op(op, results)
         return results
 
-    def _fail(self, op: OpView, env: Env, error: Exception) -> NoReturn:
+    def fail(self, op: OpView, env: Env, error: Exception) -> NoReturn:
+        """Raise ``error``, of the rule of ``op`` on values of ``env``, as what users are told of it."""
         if isinstance(error, Need):
             raise error.asked_by(op)
         if isinstance(error, LoweringError):

@@ -17,11 +17,12 @@ from fluidjax.execution.runs.compilations import Compilations, Job
 from fluidjax.execution.runs.interpreted import InterpretedRuns, environment, finish
 from fluidjax.execution.runs.outside import Outside
 from fluidjax.execution.runs.retry import Attempts
-from fluidjax.execution.scopes.exchange import lod_array, trim, usual_room
+from fluidjax.execution.scopes.exchange import lod_array, usual_room
 from fluidjax.execution.scopes.state import to_device
+from lowering.engine.host_steps import HostSteps
 from lowering.engine.interrupts import uninterrupted
-from lowering.engine.plan import Segment
-from lowering.values import Form, LoDArray, exact
+from lowering.engine.plan import Plan, Segment
+from lowering.values import Form, LoDArray, exact, valid_rows
 
 
 class SegmentedRuns:
@@ -33,6 +34,7 @@ class SegmentedRuns:
         self._compilations = compilations
         self._interpreted = interpreted
         self._room: dict[str, int] = {}
+        self._hosted: tuple[Plan, dict[int, HostSteps]] | None = None
         self._least = retry.least_rows(job.program)
 
     def run(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
@@ -42,9 +44,10 @@ class SegmentedRuns:
         written = {name for segment in plan.segments if segment.host for name in segment.writes}
         to_device(scope, [name for name in plan.keeps if name not in written])
         env = environment(scope, self._job, plan, feeds, exact=self._attempts.exact)
-        for segment in plan.segments:
+        hosted = self._host_steps(plan)
+        for i, segment in enumerate(plan.segments):
             if segment.host:
-                self._run_on_host(segment, env, seed, outside)
+                self._run_on_host(segment, hosted[i], env, seed, outside)
             elif not self._run_jitted(segment, env, seed):
                 return None
         results = finish(scope, self._job, plan, env)
@@ -64,18 +67,28 @@ class SegmentedRuns:
         env.update({n: v for n, v in zip(segment.writes, results, strict=True) if v is not None})
         return True
 
-    def _run_on_host(self, segment: Segment, env: dict[str, Any], seed: Any, outside: Outside) -> None:
-        """Run a host op on exact values; ragged results are padded again for the jitted ops after it."""
+    def _host_steps(self, plan: Plan) -> dict[int, HostSteps]:
+        """The host ops of each segment that has them, by its number."""
+        if self._hosted is None or self._hosted[0] is not plan:
+            program, platform = self._job.program, self._job.platform
+            segments = [(i, segment) for i, segment in enumerate(plan.segments) if segment.host]
+            self._hosted = plan, {i: HostSteps(program, s.ops, s.reads, platform) for i, s in segments}
+        return self._hosted[1]
+
+    def _run_on_host(
+        self, segment: Segment, steps: HostSteps, env: dict[str, Any], seed: Any, outside: Outside
+    ) -> None:
+        """Run host ops on exact values; ragged results are padded again for the jitted ops after them."""
         local = {n: exact(env[n]) for n in segment.reads if n in env}
-        seed = seed if self._attempts.plan.random else None  # blocks below the op may draw
-        self._interpreted.runner(seed, outside=outside).run_ops(segment.ops, local)
+        seed = seed if self._attempts.plan.random else None  # blocks below an op may draw
+        steps.run(self._interpreted.runner(seed, outside=outside), local)
         env.update({n: self._repadded(n, local[n]) for n in segment.writes if n in local})
 
     def _repadded(self, name: str, value: Any) -> Any:
         """A host op's result, whose rows get room for as many as it ever had."""
         if self._attempts.exact or not isinstance(value, LoDArray):
             return exact(value)
-        data, lod = trim(value)
+        data, lod = valid_rows(value)
         rows, *inner = usual_room(len(data), lod)
         had = self._room.get(name, 0)
         if rows > had:  # more than ever before: room for some more, as more will come
