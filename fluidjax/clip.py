@@ -10,8 +10,10 @@ from typing import Any
 from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import in_dygraph_mode
 from fluidjax.base.unknown import unknown_name
+from fluidjax.error_clip import BaseErrorClipAttr as BaseErrorClipAttr
+from fluidjax.error_clip import ErrorClipByValue
+from fluidjax.error_clip import error_clip_callback as error_clip_callback
 from fluidjax.framework import (
-    Block,
     Parameter,
     Program,
     Variable,
@@ -32,49 +34,6 @@ __all__ = [
 Pairs = list[tuple[Any, Any]]
 
 
-class BaseErrorClipAttr:
-    """Clipping of a single variable's gradient during the backward pass."""
-
-    def _append_clip_op(self, block: Block, grad_name: str) -> None:
-        raise TypeError(f"{type(self).__name__} clips nothing. Use ErrorClipByValue.")
-
-
-class ErrorClipByValue(BaseErrorClipAttr):
-    """Clip a variable's gradient to [`min`, `max`] as soon as it is computed; `min` is -`max` by default.
-
-    Set on a variable by ``var._set_error_clip(...)``.
-    """
-
-    def __init__(self, max: float, min: float | None = None) -> None:
-        self.max = float(max)
-        self.min = -self.max if min is None else float(min)
-
-    def __str__(self) -> str:
-        return f"ByValue, min={self.min:f}, max={self.max:f}"
-
-    def _append_clip_op(self, block: Block, grad_name: str) -> None:
-        block._append_op_desc("clip", {"X": [grad_name]}, {"Out": [grad_name]}, {"min": self.min, "max": self.max})
-
-
-def error_clip_callback(block: Block, context: dict[str, str]) -> None:
-    """Called after a gradient op is appended: clips those of its outputs whose variable has an error clip.
-
-    `context` maps names of gradients to names of their variables.
-    """
-    for grad_name in block.ops[-1].output_arg_names:
-        if grad_name not in context:
-            continue
-        clip = getattr(block._var_recursive(context[grad_name]), "error_clip", None)
-        if clip is None:
-            continue
-        if not isinstance(clip, BaseErrorClipAttr):
-            raise TypeError(
-                f"variable {context[grad_name]}: its error_clip is {clip!r}. Expected an ErrorClipByValue. Set it with "
-                "var._set_error_clip(fluid.clip.ErrorClipByValue(max))."
-            )
-        clip._append_clip_op(block, grad_name)
-
-
 class GradientClipBase:
     """Base class of gradient clips: called with pairs of parameter and gradient, they return clipped pairs.
 
@@ -91,6 +50,7 @@ class GradientClipBase:
 
     def __call__(self, params_grads: Pairs) -> Pairs:
         """The pairs with clipped gradients; parameters without a gradient are dropped."""
+        _warn_of_redundant(params_grads)
         with name_scope("gradient_clip"):
             result, renamed = self._clip_all([(p, g) for p, g in params_grads if g is not None])
         _correct_role_vars(result, renamed)
@@ -232,6 +192,15 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return param, clip_ops.multiply(grad, group["scale"])
 
 
+def _warn_of_redundant(pairs: Pairs) -> None:
+    if any(getattr(param, "gradient_clip_attr", None) is not None for param, _ in pairs):
+        warnings.warn(
+            "'set_gradient_clip' will be ineffective: the optimizer has its own grad_clip, which is preferred. Remove "
+            "one of them.",
+            stacklevel=5,
+        )
+
+
 def _correct_role_vars(params_grads: Pairs, renamed: dict[str, str]) -> None:
     """Make the clip's ops refer to the gradients by their clipped names, as data parallelism expects."""
     if not renamed:
@@ -251,7 +220,8 @@ def set_gradient_clip(
 ) -> None:
     """Make optimizers clip the gradients of `param_list` (parameters or names; all of the program by default).
 
-    Call it before ``minimize``. An optimizer's own ``grad_clip`` is preferred and overrides this setting.
+    Call it after the last layer and before ``minimize``: parameters made later have no clip, and while one has none,
+    nothing is clipped. A parameter's last setting counts. An optimizer's own ``grad_clip`` overrides it.
     """
     if in_dygraph_mode():
         raise AssertionError(
@@ -287,20 +257,36 @@ def set_gradient_clip(
 def append_gradient_clip_ops(param_grads: Pairs) -> Pairs:
     """Apply the clips set by ``set_gradient_clip``; returns the pairs with clipped gradients.
 
-    Fluid 1.8 skips clipping altogether if any parameter has no clip; here, each parameter's own setting counts.
+    As in Fluid 1.8 they count together: if any parameter with a gradient has no clip, none of them is clipped, and if
+    parameters have different clips, the last one's is applied to all. Both are warned of. Where none is clipped so, a
+    clip that a parameter was made with (``ParamAttr(gradient_clip=)``, until 1.7) clips this parameter's gradient.
     """
+    pairs = [(param, grad) for param, grad in param_grads if grad is not None]
+    clips = _clips_set(pairs)
+    if len(clips) < len(pairs):
+        return _clip_own(param_grads)
+    _warn_of_differing(pairs, clips)
+    return _create_clips(pairs, clips[-1:] * len(pairs))
+
+
+def _clips_set(pairs: Pairs) -> list[GradientClipBase]:
+    """The clips of the parameters, as far as all before them have one, too. What they inspect is written."""
     context: dict[str, Any] = {}
-    for param, grad in param_grads:
-        clip = _clip_of(param, grad)
-        if clip is not None:
-            with param.block.program._optimized_guard([param, grad]), name_scope("gradient_clip_@CLIP"):
-                clip._process_context(context=context, param=param, grad=grad)
+    clips: list[GradientClipBase] = []
+    for param, grad in pairs:
+        with param.block.program._optimized_guard([param, grad]), name_scope("gradient_clip_@CLIP"):
+            clip = _clip_of(param, "gradient_clip_attr")
+            if clip is None:
+                _warn_of_unclipped(param, pairs)
+                break
+            clip._process_context(context=context, param=param, grad=grad)
+        clips.append(clip)
+    return clips
+
+
+def _create_clips(pairs: Pairs, clips: list[GradientClipBase]) -> Pairs:
     result, renamed = [], {}
-    for param, grad in param_grads:
-        clip = _clip_of(param, grad)
-        if clip is None:
-            result.append((param, grad))
-            continue
+    for (param, grad), clip in zip(pairs, clips, strict=True):
         # The scope's name is spelt so in Fluid, and is kept in files.
         with param.block.program._optimized_guard([param, grad]), name_scope("graident_clip_@CLIP"):
             param, clipped = clip._create_operators(param=param, grad=grad)
@@ -310,11 +296,42 @@ def append_gradient_clip_ops(param_grads: Pairs) -> Pairs:
     return result
 
 
-def _clip_of(param: Any, grad: Any) -> GradientClipBase | None:
-    clip = getattr(param, "gradient_clip_attr", None)
-    if grad is None or clip is None:
-        return None
-    if not isinstance(clip, GradientClipBase):
+def _clip_own(param_grads: Pairs) -> Pairs:
+    """`param_grads`, those of parameters that were made with a clip clipped by it."""
+    clips = [_clip_of(param, "own_gradient_clip") if grad is not None else None for param, grad in param_grads]
+    chosen = [(pair, clip) for pair, clip in zip(param_grads, clips, strict=True) if clip is not None]
+    context: dict[str, Any] = {}
+    for (param, grad), clip in chosen:
+        with param.block.program._optimized_guard([param, grad]), name_scope("gradient_clip_@CLIP"):
+            clip._process_context(context=context, param=param, grad=grad)
+    clipped = iter(_create_clips([pair for pair, _ in chosen], [clip for _, clip in chosen]))
+    return [pair if clip is None else next(clipped) for pair, clip in zip(param_grads, clips, strict=True)]
+
+
+def _warn_of_unclipped(param: Any, pairs: Pairs) -> None:
+    clipped = [other.name for other, _ in pairs if getattr(other, "gradient_clip_attr", None) is not None]
+    if clipped:
+        warnings.warn(
+            f"No gradient is clipped: parameter {param.name} has no clip, though {len(clipped)} of {len(pairs)} "
+            f"parameters have one ({clipped[0]}, ...). Call set_gradient_clip for all of them, after the last layer; "
+            "to clip some only, give the optimizer grad_clip= with need_clip=.",
+            stacklevel=5,
+        )
+
+
+def _warn_of_differing(pairs: Pairs, clips: list[GradientClipBase]) -> None:
+    settings = [(str(clip), getattr(clip, "group_name", "")) for clip in clips]
+    if len(set(settings)) > 1:
+        warnings.warn(
+            f"Parameters have different clips, and the last one's clips all gradients: {settings[-1][0]}, set for "
+            f"{pairs[-1][0].name}. Set one clip for all of them.",
+            stacklevel=4,
+        )
+
+
+def _clip_of(param: Any, attribute: str) -> GradientClipBase | None:
+    clip = getattr(param, attribute, None)
+    if clip is not None and not isinstance(clip, GradientClipBase):
         raise TypeError(
             f"clip attribute of parameter {param.name} should be an instance of GradientClipBase, got {clip!r}. Set it "
             "with fluid.clip.set_gradient_clip."

@@ -26,8 +26,8 @@ class ParameterMetaClass(VariableMetaClass):
         return super().__instancecheck__(instance) or (cls is Parameter and issubclass(type(instance), EagerParameter))
 
 
-# Until 1.7 every parameter had a gradient_clip_attr: PaddleHub copies parameters field by field.
-_FIELDS = "trainable optimize_attr regularizer do_model_average is_distributed gradient_clip_attr".split()
+# What a clone's parameters inherit. As in Fluid 1.8, the clip of ``set_gradient_clip`` is not among it.
+_FIELDS = "trainable optimize_attr regularizer do_model_average is_distributed own_gradient_clip".split()
 
 
 class Parameter(Variable, metaclass=ParameterMetaClass):
@@ -82,7 +82,9 @@ class Parameter(Variable, metaclass=ParameterMetaClass):
         self.regularizer = settings.get("regularizer")
         self.do_model_average = settings.get("do_model_average")
         self.is_distributed = False
-        self.gradient_clip_attr = settings.get("gradient_clip_attr")
+        # Until 1.7 one was given by ParamAttr, too, and every parameter had the field: PaddleHub copies all fields.
+        self.own_gradient_clip = settings.get("gradient_clip_attr")
+        self.gradient_clip_attr: Any = None
 
     @classmethod
     def _of(cls, block: Block, proto: pb.VarDesc) -> Parameter:

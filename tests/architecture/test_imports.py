@@ -20,7 +20,8 @@ STOREYS = (
     ("fluidjax.framework", "fluidjax.wrapped_decorator"),
     # What layers are written with, and what brings data into their programs.
     ("fluidjax.layer_helper", "fluidjax.layer_helper_base", "fluidjax.writing", "fluidjax.param_attr",
-     "fluidjax.initializer", "fluidjax.regularizer", "fluidjax.clip", "fluidjax.data", "fluidjax.data_feeder",
+     "fluidjax.initializer", "fluidjax.regularizer", "fluidjax.clip", "fluidjax.error_clip", "fluidjax.data",
+     "fluidjax.data_feeder",
      "fluidjax.dataloader", "fluidjax.dataset", "fluidjax.reader", "fluidjax.readers", "fluidjax.paddle.batch",
      "fluidjax.paddle.reader", "fluidjax.paddle.distributed.fs_wrapper",
      "fluidjax.files.errors", "fluidjax.files.trust", "fluidjax.command.aliases",

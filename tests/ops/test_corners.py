@@ -166,6 +166,11 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
         assert (boxes.shape, scores.shape) == ((1, 12, 4), (1, 12, 4))
         maps_of_any, one = fluid.data("n", [None, 27, 2, 2]), fluid.data("o", [1, 2], dtype="int32")
         assert fluid.layers.yolo_box(maps_of_any, one, [10, 13, 16, 30, 33, 23], 4, 0.01, 32)[0].shape == (-1, 12, 4)
+        for height, width, cells in ((None, None, -1), (None, 13, -39)):
+            head = fluid.data(f"h{cells}", [None, 27, height, width])
+            images = fluid.layers.ones([2, 2], "int32")  # a batch that is known, as PP-YOLO's loss writes it
+            found = fluid.layers.yolo_box(head, images, [10, 13, 16, 30, 33, 23], 4, 0.01, 32)
+            assert [v.shape for v in found] == [(-1, cells, 4)] * 2
         window = fluid.data("w", [None, 27, 2, 1])
         assert fluid.layers.crop(maps, window).shape == (-1, 27, 2, 1)
 

@@ -41,13 +41,10 @@ def _pairs(anchors, dtype):
 def _declared(shapes, attr):
     (n, channels, height, width), (images, _) = shapes["X"], shapes["ImgSize"]
     count, classes = len(attr("anchors")) // 2, attr("class_num")
-    if (
-        channels != count * (5 + classes + attr("iou_aware"))
-        or min(height, width) < 0
-        or (n != images and min(n, images) >= 0)
-    ):
+    if channels != count * (5 + classes + attr("iou_aware")) or (n != images and min(n, images) >= 0):
         return None
-    return {"Boxes": (n, count * height * width, 4), "Scores": (n, count * height * width, classes)}
+    cells = count * height * width if max(height, width) >= 0 else -1
+    return {"Boxes": (n, cells, 4), "Scores": (n, cells, classes)}
 
 
 def _fitting_maps(x, count, anchors, classes, more=0):
