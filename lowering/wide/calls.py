@@ -235,6 +235,8 @@ def _changed(given: Any, values: Any, change: Callable[[Any, Any], Any]) -> Any:
 def _where(data: Any, value: Any, axis: Axis, fill: Any, counts: Mapping[Any, Array]) -> Any:
     if not isinstance(value, Wide) or axis not in value.axes:
         return data
+    if isinstance(data, Wide):  # the op gets it with its axes
+        return replace(data, data=_where(data.data, value, axis, fill, counts))
     return jnp.where(mask(data.shape, axis, counts[axis.label]), data, jnp.asarray(fill, data.dtype))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lowering.program import GRAD
-from lowering.sizes.counts import RowSize
+from lowering.sizes.counts import RowSize, whole_part
 from lowering.sizes.labels import grown, scaled
 from lowering.values import Axis
 from lowering.wide.fills import lowest
@@ -86,8 +86,18 @@ def _resized(call: Call) -> Found:
     if any(axis.dim in spatial and not whole(axis, call.shape("X")) for axis in call.axes("X")):
         return None
     call.least += [n.label for n in numbers if isinstance(n, RowSize)]
+    parts = {dim: whole_part(scale) for dim, scale in zip(spatial, () if told else _scales(call), strict=False)}
+    call.least += [grown(a.label, 0, parts[a.dim]) for a in call.axes("X") if parts.get(a.dim)]
     call.kept.add("X")
     return {"*": ()}
+
+
+def _scales(call: Call) -> list[float]:
+    """How many times as large each dim becomes; none where attributes tell the sizes, or the run."""
+    told, own = given(call, "Scale"), call.attr("scale")
+    found = own if told is None else told.numbers or 0.0
+    each = list(found) if isinstance(found, Sequence) else [found]
+    return each * 3 if len(each) == 1 else each
 
 
 def _padded(call: Call) -> Found:
@@ -123,27 +133,29 @@ def _surrounded(call: Call, pads: Mapping[int, tuple[int, int]]) -> Found:
 
 
 def _pooled(call: Call) -> Found:
-    """One window that is a whole dim; or windows as of ``_convolved``, whose means never count unused places."""
+    """One window that is a whole dim; or windows as of ``_convolved``, or as many as there are results.
+
+    Where a mean divides by a number that depends on how many places are used, the op counts these.
+    """
     x, most = call.shape("X"), call.attr("pooling_type") == "max"
     if call.attr("data_format") not in ("NCHW", "NCDHW") or not call.only("X", "Out", "Out" + GRAD):
         return None
-    found, one = [], []
-    for axis in call.axes("X"):
-        if axis.dim < 2:
-            found.append(axis)
-        elif not whole(axis, x):
-            return None
-        elif _single(call, axis.dim - 2):
-            one.append(axis)
-        elif _slides(call, axis.dim - 2, len(x) - 2):
-            found.append(_slid(call, axis, *_windows(call, axis.dim - 2, len(x) - 2)))
-            call.refilled = True
-        else:
-            return None
-        if axis.dim >= 2:
-            call.fills["X", axis] = lowest(call.each("X")[0].dtype) if most else 0
-    call.share = () if most else tuple(one)
-    return {"*": found}
+    moved = [axis for axis in call.axes("X") if axis.dim >= 2]
+    if not all(whole(axis, x) for axis in moved):
+        return None
+    one = {axis for axis in moved if _single(call, axis.dim - 2)}
+    parted = set() if call.attr("global_pooling") or not call.attr("adaptive") else {*moved} - one
+    slid = [axis for axis in moved if axis not in one | parted]
+    if not all(_reaches(call, axis.dim - 2, len(x) - 2) for axis in slid):
+        return None
+    call.fills.update({("X", axis): lowest(call.each("X")[0].dtype) if most else 0 for axis in moved})
+    call.refilled = bool(slid)
+    if parted or not (most or all(_same_share(call, axis.dim - 2, len(x) - 2) for axis in slid)):
+        call.kept.add("X")
+    elif not most:
+        call.share = tuple(one)
+    windows = [_slid(call, axis, *_windows(call, axis.dim - 2, len(x) - 2)) for axis in slid]
+    return {"*": [*(axis for axis in call.axes("X") if axis.dim < 2), *windows]}
 
 
 def _single(call: Call, at: int) -> bool:
@@ -159,14 +171,22 @@ def _windows(call: Call, at: int, rank: int) -> tuple[int, int]:
     return more + (stride - 1 if call.attr("ceil_mode") else 0), stride
 
 
-def _slides(call: Call, at: int, rank: int) -> bool:
-    """Whether each window has a place in it, and a mean divides by the same number whether places follow or not."""
+def _beyond(call: Call, at: int, rank: int) -> int:
+    """How far the last window may reach beyond the last place."""
+    after, stride = _pads(call, rank)[at][1], int(call.attr("strides")[at])
+    return after + (stride - 1 if call.attr("ceil_mode") else 0)
+
+
+def _reaches(call: Call, at: int, rank: int) -> bool:
+    """Whether windows move with strides along a dim, and each has a place in it."""
     if call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT":
         return False
-    (before, after), stride = _pads(call, rank)[at], call.attr("strides")[at]
-    beyond = after + (stride - 1 if call.attr("ceil_mode") else 0)
-    if call.attr("pooling_type") == "max":
-        return bool(beyond < call.attr("ksize")[at])
+    return bool(_beyond(call, at, rank) < call.attr("ksize")[at])
+
+
+def _same_share(call: Call, at: int, rank: int) -> bool:
+    """Whether a mean divides by the same number whether places follow or not."""
+    (before, after), beyond = _pads(call, rank)[at], _beyond(call, at, rank)
     return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 

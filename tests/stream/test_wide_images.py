@@ -68,12 +68,23 @@ def scaled() -> Sequence[Any]:
     return [layers.mean(layers.square(found)), found]
 
 
+def pyramid() -> Sequence[Any]:
+    """Half as large, with the means of 1, 4 and 9 parts of it beside, as in PSPNet; then averaged as in ResNet-D."""
+    x = layers.conv2d(layers.resize_bilinear(image(), scale=0.5), 4, 3, 1, 1)
+    parts = [layers.conv2d(layers.adaptive_pool2d(x, [n, n], "avg"), 2, 1) for n in (1, 2, 3)]
+    joined = layers.concat([x, *(layers.resize_bilinear(part, layers.shape(x)[2:]) for part in parts)], 1)
+    short = layers.conv2d(layers.pool2d(joined, 2, "avg", 2, ceil_mode=True), 4, 1)
+    found = layers.relu(short + layers.conv2d(joined, 4, 3, 2, 1))
+    return [layers.mean(layers.square(found)), found, *parts]
+
+
 FORMS = {
     "painted": painted,
     "bilinear": segmented(layers.resize_bilinear),
     "half pixels": segmented(layers.resize_bilinear, align_corners=False, align_mode=0),
     "nearest": segmented(layers.resize_nearest),
     "scaled": scaled,
+    "pyramid": pyramid,
 }
 
 
@@ -86,7 +97,7 @@ def test_images_of_any_size(
 
 def test_a_size_that_is_no_whole_multiple_is_exact(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     def build() -> Sequence[Any]:
-        found = layers.resize_bilinear(layers.conv2d(image(), 3, 3, 1, 1), scale=0.5)
+        found = layers.resize_bilinear(layers.conv2d(image(), 3, 3, 1, 1), scale=0.3)
         return [layers.mean(layers.square(found)), found]
 
     both(monkeypatch, build, images(rng, SIZES))
