@@ -79,7 +79,7 @@ def _encodes(attrs):
 
 def _off_priors(attrs, ndim):
     """A TargetBox meets all priors, or those along its columns; priors along its rows (axis 1) are paired with it."""
-    return Wise("target_box") if _encodes(attrs) or attrs.get("axis", 0) == 0 else None
+    return Wise("target_box") if _encodes(attrs) or attrs.get("axis", 0) == 0 else Wise("prior_box target_box")
 
 
 @sequence_infer.inferred
