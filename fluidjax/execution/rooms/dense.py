@@ -205,12 +205,13 @@ class ChangingDims:
             found[other] = size
         return found
 
-    def floor(self, label: int, operations: int) -> int:
+    def floor(self, label: int, operations: int, beside: int = 0) -> int:
         """The least room for a dim in batches of a new kind: the largest size since it changed, and a quarter more; of
-        one that is expected to change, as much as is cheap, where each place takes so many ``operations``.
+        one that is expected to change, as much as is cheap, where each place takes so many ``operations``, and as the
+        size of a dim ``beside`` it needs.
         """
         if label in self._guessed:
-            return first_places(operations)
+            return max(first_places(operations), bucket(beside))
         most = self._most.get(label, 0)
         return bucket(most + most // 4)
 
