@@ -34,9 +34,22 @@ def _slid(call: Call, axis: Axis, more: int, stride: int) -> Axis:
 
 def _convolved(call: Call) -> Found:
     """Windows along whole dims, which read zeros where nothing is used, as in the padding."""
-    spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
+    plain = call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
     if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
         return None
+    return _weighed(call)
+
+
+def _deformed(call: Call) -> Found:
+    """As convolved, at places that are given for each result; those beyond the used ones are zero, as any outside."""
+    found = _weighed(call) if call.only("Input", "Offset", "Mask", "Output" + GRAD) else None
+    given = [set(call.axes(slot)) for slot in ("Offset", "Mask") if call.each(slot)]
+    return found if found is not None and all(axes == set(found["*"]) for axes in given) else None
+
+
+def _weighed(call: Call) -> Found:
+    """Windows of the filter's size over Input."""
+    spatial = call.shape("Filter")[2:]
     pads = _pads(call, len(spatial))
     found = []
     for axis in call.axes("Input"):
@@ -226,6 +239,7 @@ WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(INTERPOLATIONS, _resized),
     **dict.fromkeys(REGIONS, _regions),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
+    **dict.fromkeys(["deformable_conv", "deformable_conv_v1"], _deformed),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
     "im2sequence": _patched,
     "pad": _padded,

@@ -116,6 +116,12 @@ def _places_in(of: str, dims: str) -> Input:
     return Input(dims, lambda rng, shape: rng.random(shape), of)
 
 
+def _moving(**state: Input) -> tuple[Case, ...]:
+    state = {**state, "InAccum": positive("1"), "InState": positive("1")}
+    return tuple(Case({"X": reals(dims), **state}, "bn") for dims in ("b n 2", "b*n 3"))
+
+
+_DEFORMED = {"Input": reals("b 2 n m"), "Filter": reals("3 2 3 3"), "Offset": reals("b 18 n m")}
 _UNIT = {"Input": reals("b*n 6"), "HiddenPrev": reals("b*n 2"), "Weight": reals("2 6"), "Bias": reals("1 6")}
 _SQUEEZED = (_shaped("bn", "b 1 n 2", axes=[1]), _shaped("bn", "b*n 2 1", axes=[-1]))
 _UNSQUEEZED = (_shaped("bn", "b n 2", axes=[1, 3]), _shaped("bn", "b*n 2", axes=[-1]))
@@ -243,6 +249,14 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("b 3 n"), "Alpha": reals("1")}, "bn", {"mode": "all"}),
     ),
     "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
+    "deformable_conv": (Case({**_DEFORMED, "Mask": reals("b 9 n m")}, "bnm", {"paddings": [1, 1]}),),
+    "deformable_conv_v1": (Case(_DEFORMED, "bnm", {"paddings": [1, 1]}),),
+    **dict.fromkeys(["fake_quantize_abs_max", "fake_quantize_dequantize_abs_max"], _one(reals, bit_length=8)),
+    **dict.fromkeys(
+        ["fake_quantize_moving_average_abs_max", "fake_quantize_dequantize_moving_average_abs_max"],
+        _moving(InScale=positive("1")),
+    ),
+    "moving_average_abs_max_scale": _moving(),
     "pool2d": (
         _pooled("bncm", "b*n c m 3", "max", [1, 1], global_pooling=True),
         _pooled("bcmn", "b c m n", "avg", [1, 1], global_pooling=True),
