@@ -87,8 +87,12 @@ class Feeder:
         """The room that this thread's last feeds were given; None where they needed none."""
         return getattr(self._run, "visit", None) if self.padded else None
 
-    def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool) -> list[Any]:
-        """The values of the feeds ``names``; None (with a warning) for one without a variable in the program."""
+    def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool, dims: bool = False) -> list[Any]:
+        """The values of the feeds ``names``; None (with a warning) for one without a variable in the program.
+
+        Args:
+            exact: whether rows have no room; ``dims``: whether dims have, then, if nothing that is fed has rows.
+        """
         if self.padded:
             self._dims.begin()
             self._run.visit = None
@@ -100,7 +104,7 @@ class Feeder:
         kinds = set(map(type, values))
         if not self.padded or kinds.isdisjoint((Ragged, Dense)):
             return values
-        if exact:
+        if exact and (not dims or Ragged in kinds or self._dims.have_rows):
             return [exactly(v) for v in values]
         values, sizes = self._labelled(names, values) if Dense in kinds else (values, {})
         if not sizes and Ragged not in kinds:
@@ -113,6 +117,10 @@ class Feeder:
         """The values that this thread was given last, in another room that they fit into."""
         found: list[Any] = self._run.batch.in_room(room)
         return found
+
+    def refuse_dims(self) -> bool:
+        """Give all dims their true size for good; returns whether any had room."""
+        return self._dims.refuse_all()
 
     def refuse(self, labels: Collection[Any]) -> bool:
         """Give the dims of dense feeds with these labels their true size; returns whether that is permanent."""

@@ -183,6 +183,18 @@ class ChangingDims:
         self._rows = False
         return bool(found)
 
+    @property
+    def have_rows(self) -> bool:
+        """Whether first dims, or fed numbers, have room."""
+        return any(dim <= 0 for _, dim in self._labels)
+
+    def refuse_all(self) -> bool:
+        """Give all dims their true size for good; returns whether any had room."""
+        found = bool(self._labels)
+        self._refused |= self._labels.keys()
+        self._labels = {}
+        return found
+
     def of(self, name: str, rank: int) -> dict[int, int]:
         """The labels of a feed's dims."""
         return {dim: self._labels[name, dim] for dim in range(NUMBER, rank) if (name, dim) in self._labels}
