@@ -183,7 +183,7 @@ class Feeder:
     def _floors(self, batch: Batch) -> Sizes:
         operations = {label: self._operations * batch.positions(label) for label in batch.labels}
         rows = batch.floors(self._floor, ahead=self._ahead)
-        return (*rows, *(self._dims.floor(label, each, batch.beside(label)) for label, each in operations.items()))
+        return (*rows, *(self._dims.floor(label, each, batch.side(label)) for label, each in operations.items()))
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):

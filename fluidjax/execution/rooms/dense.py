@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.execution.rooms.buckets import bucket, first_places, pad_rows
+from fluidjax.execution.rooms.buckets import bucket, finer, first_places, pad_rows
 from lowering.values import Axis, Counted, LoDArray, RowCounts, Wide
 
 NUMBER = -1  # in place of a dim: the one number of a feed, which counts rows
@@ -217,13 +217,13 @@ class ChangingDims:
             found[other] = size
         return found
 
-    def floor(self, label: int, operations: int, beside: int = 0) -> int:
+    def floor(self, label: int, operations: int, side: int = 0) -> int:
         """The least room for a dim in batches of a new kind: the largest size since it changed, and a quarter more; of
-        one that is expected to change, as much as is cheap, where each place takes so many ``operations``, and as the
-        size of a dim ``beside`` it needs.
+        one that is expected to change, as much as is cheap, where each place takes so many ``operations``, and a
+        quarter more than the larger ``side`` of an image.
         """
         if label in self._guessed:
-            return max(first_places(operations), bucket(beside))
+            return max(first_places(operations), finer(side + side // 4))
         most = self._most.get(label, 0)
         return bucket(most + most // 4)
 
