@@ -46,7 +46,8 @@ class Handed(NamedTuple):
 class Feeder:
     """Turns a run's feed dict into values, with room for more where ``tiers`` says so.
 
-    ``owners`` names the variables that several devices have shares of, for each share but the first.
+    ``owners`` names the variables that several devices have shares of, for each share but the first; ``closer`` says
+    whether too large a first room is followed by closer ones, so that it may be ample.
 
     Attributes:
         tight: whether ops need the exact length of the longest sequence, not a bound; a program is then compiled for
@@ -65,6 +66,7 @@ class Feeder:
         *,
         padding: bool = True,
         ahead: bool = False,
+        closer: bool = False,
         even: bool = False,
         owners: Mapping[str, str] = MappingProxyType({}),
     ):
@@ -72,7 +74,7 @@ class Feeder:
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
         self._floor, self._operations = floor, operations
-        self._padding, self._ahead = padding, ahead
+        self._padding, self._ahead, self._closer = padding, ahead, closer
         self._dims = ChangingDims(ahead=ahead)
         self._even = EvenFeeds(wanted=even)
         self._run = threading.local()
@@ -181,9 +183,13 @@ class Feeder:
         return self._tiers.visit(batch.alike, batch.sizes, batch.units, lambda: self._floors(batch))
 
     def _floors(self, batch: Batch) -> Sizes:
-        operations = {label: self._operations * batch.positions(label) for label in batch.labels}
         rows = batch.floors(self._floor, ahead=self._ahead)
-        return (*rows, *(self._dims.floor(label, each, batch.side(label)) for label, each in operations.items()))
+        return (*rows, *(self._dims.floor(n, *self._needs(batch, n)) for n in batch.labels))
+
+    def _needs(self, batch: Batch, label: int) -> tuple[int, int]:
+        """The operations of each place of a dim, and the places that an image needs in any case."""
+        side = batch.side(label)
+        return self._operations * batch.positions(label), side + (side // 4 if self._closer else 0)
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):

@@ -219,11 +219,11 @@ class ChangingDims:
 
     def floor(self, label: int, operations: int, side: int = 0) -> int:
         """The least room for a dim in batches of a new kind: the largest size since it changed, and a quarter more; of
-        one that is expected to change, as much as is cheap, where each place takes so many ``operations``, and a
-        quarter more than the larger ``side`` of an image.
+        one that is expected to change, as much as is cheap, where each place takes so many ``operations``, and as much
+        as the larger ``side`` of an image needs.
         """
         if label in self._guessed:
-            return max(first_places(operations), finer(side + side // 4))
+            return max(first_places(operations), finer(side))
         most = self._most.get(label, 0)
         return bucket(most + most // 4)
 

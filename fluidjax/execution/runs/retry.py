@@ -72,6 +72,7 @@ class Attempts:
             operations_of_row(job.program),
             padding=not job.alike,
             ahead=job.beside,
+            closer=job.beside and len(self.plan.segments) == 1,
             even=even,
             owners=job.owners,
         )
