@@ -78,6 +78,15 @@ def pyramid() -> Sequence[Any]:
     return [layers.mean(layers.square(found)), found, *parts]
 
 
+def hardest() -> Sequence[Any]:
+    """The places with the largest losses, of all in an image; and the peaks of each channel."""
+    found = layers.conv2d(image(), 3, 3, 1, 1)
+    losses, places = layers.topk(layers.reshape(layers.square(found), [2, -1]), 5)
+    peaks, _ = layers.topk(layers.reshape(found, [0, 3, -1]), 2)
+    best = layers.argmax(layers.reshape(found, [0, 3, -1]), 2)
+    return [layers.mean(losses) + layers.mean(layers.square(peaks)), losses, places, best]
+
+
 FORMS = {
     "painted": painted,
     "bilinear": segmented(layers.resize_bilinear),
@@ -85,6 +94,7 @@ FORMS = {
     "nearest": segmented(layers.resize_nearest),
     "scaled": scaled,
     "pyramid": pyramid,
+    "hardest": hardest,
 }
 
 

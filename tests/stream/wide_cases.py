@@ -365,7 +365,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         (
             Case({"X": _tied("b n m")}, "bnm", {"axis": 1}),
             Case({"X": below("b n 2", 3)}, "bn", {"axis": -2, "keepdims": True}),
-            _shaped("b", "b n*m", axis=1),
+            _shaped("bnm", "b n*m", axis=1),
             _shaped("", "b n", axis=1, flatten=True),
         ),
     ),
@@ -373,12 +373,13 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": _tied("b n 2")}, "bn", {"axis": 1}),
         Case({"X": _tied("b n")}, "bn", {"descending": True}),
         Case({"X": below("n b", 3)}, "bn", {"axis": 0, "descending": True}),
-        _shaped("b", "b n*m", axis=1),
+        Case({"X": _tied("b n*m*2 2")}, "bnm", {"axis": 1}, backward=False),
     ),
     "top_k": (
         _shaped("bn", "b n 4", k=2),
         Case({"X": _tied("b m n")}, "bmn", {"k": 3}, least=3),
         Case({"X": below("b n", 3)}, "bn", {"k": 1}),
+        Case({"X": _tied("b n*m")}, "bnm", {"k": 3}, backward=False, least=2),
     ),
     "top_k_v2": (
         _shaped("bn", "b 4 n", k=2, axis=1),
