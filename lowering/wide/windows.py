@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
 
 from lowering.program import GRAD
 from lowering.sizes.counts import RowSize, whole_part
 from lowering.sizes.labels import grown, scaled
-from lowering.values import Axis
+from lowering.values import Array, Axis
 from lowering.wide.fills import lowest
 from lowering.wide.given import given, whole
 from lowering.wide.shapes import Found, Rule, has_at_least
@@ -35,9 +39,7 @@ def _slid(call: Call, axis: Axis, more: int, stride: int) -> Axis:
 def _convolved(call: Call) -> Found:
     """Windows along whole dims, which read zeros where nothing is used, as in the padding."""
     plain = call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
-    if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
-        return None
-    return _weighed(call)
+    return _weighed(call) if plain and call.only("Input", "Output" + GRAD) else None
 
 
 def _deformed(call: Call) -> Found:
@@ -49,19 +51,42 @@ def _deformed(call: Call) -> Found:
 
 def _weighed(call: Call) -> Found:
     """Windows of the filter's size over Input."""
-    spatial = call.shape("Filter")[2:]
-    pads = _pads(call, len(spatial))
-    found = []
+    spatial, found = call.shape("Filter")[2:], []
     for axis in call.axes("Input"):
         at = axis.dim - 2
         if axis.dim and (at < 0 or not whole(axis, call.shape("Input"))):
             return None
         if axis.dim:
             call.fills["Input", axis] = 0
-            more = sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1)
-            axis = _slid(call, axis, more, call.attr("strides")[at])
+            windows = _strided(call, "Input", axis, spatial, call.attr("dilations"))
+            if windows is None:
+                return None
+            axis = windows
         found.append(axis)
     return {"*": found}
+
+
+def _strided(
+    call: Call, slot: str, axis: Axis, ksize: Sequence[int], dilations: Sequence[int], more: int = 0
+) -> Axis | None:
+    """The axis of windows over one, of which there may be ``more``; None if what they read depends on its size."""
+    at, algorithm = axis.dim - 2, call.op.attrs.get("padding_algorithm", "EXPLICIT")
+    size, stride = int(ksize[at]), int(call.attr("strides")[at])
+    if algorithm != "SAME":
+        pads = (0, 0) if algorithm == "VALID" else _pads(call, len(ksize))[at]
+        return _slid(call, axis, sum(pads) - int(dilations[at]) * (size - 1) + more, stride)
+    if axis.room % stride:
+        return None
+    if stride > 1:
+        call.shifted[slot, axis] = partial(_more_before, axis, size, stride)
+    return axis._replace(room=axis.room // stride, label=grown(axis.label, stride - 1, stride))
+
+
+def _more_before(axis: Axis, size: int, stride: int, counts: Mapping[Any, Array]) -> Array:
+    """How many places more the first window reaches beyond the used ones than beyond the room, where it is SAME."""
+    number = counts[axis.label]
+    beyond = jnp.maximum((-(-number // stride) - 1) * stride + size - number, 0)
+    return beyond // 2 - np.int32(max(size - stride, 0) // 2)
 
 
 def _transposed(call: Call) -> Found:
@@ -161,14 +186,16 @@ def _pooled(call: Call) -> Found:
     slid = [axis for axis in moved if axis not in one | parted]
     if not all(_reaches(call, axis.dim - 2, len(x) - 2) for axis in slid):
         return None
+    windows = [_strided(call, "X", a, call.attr("ksize"), [1, 1, 1], _rounded_up(call, a.dim - 2)) for a in slid]
+    if None in windows or (call.shifted and not most):
+        return None
     call.fills.update({("X", axis): lowest(call.each("X")[0].dtype) if most else 0 for axis in moved})
     call.refilled = bool(slid)
     if parted or not (most or all(_same_share(call, axis.dim - 2, len(x) - 2) for axis in slid)):
         call.kept.add("X")
     elif not most:
         call.share = tuple(one)
-    windows = [_slid(call, axis, *_windows(call, axis.dim - 2, len(x) - 2)) for axis in slid]
-    return {"*": [*(axis for axis in call.axes("X") if axis.dim < 2), *windows]}
+    return {"*": [*(axis for axis in call.axes("X") if axis.dim < 2), *filter(None, windows)]}
 
 
 def _single(call: Call, at: int) -> bool:
@@ -177,29 +204,34 @@ def _single(call: Call, at: int) -> bool:
     return bool(not adaptive if everything else adaptive and call.attr("ksize")[at] == 1)
 
 
-def _windows(call: Call, at: int, rank: int) -> tuple[int, int]:
-    """By how many places windows of stride 1 exceed those that they read, and the stride."""
-    stride = int(call.attr("strides")[at])
-    more = sum(_pads(call, rank)[at]) - int(call.attr("ksize")[at]) + 1
-    return more + (stride - 1 if call.attr("ceil_mode") else 0), stride
+def _rounded_up(call: Call, at: int) -> int:
+    """How many places less than a stride make a window of their own."""
+    return int(call.attr("strides")[at]) - 1 if call.attr("ceil_mode") else 0
+
+
+def _around(call: Call, at: int, rank: int) -> tuple[int, int]:
+    """The most padding that there may be before and after a dim."""
+    size, algorithm = int(call.attr("ksize")[at]), call.attr("padding_algorithm")
+    if algorithm == "SAME":
+        return (size - 1) // 2, size // 2
+    return (0, 0) if algorithm == "VALID" else _pads(call, rank)[at]
 
 
 def _beyond(call: Call, at: int, rank: int) -> int:
     """How far the last window may reach beyond the last place."""
-    after, stride = _pads(call, rank)[at][1], int(call.attr("strides")[at])
-    return after + (stride - 1 if call.attr("ceil_mode") else 0)
+    return _around(call, at, rank)[1] + _rounded_up(call, at)
 
 
 def _reaches(call: Call, at: int, rank: int) -> bool:
     """Whether windows move with strides along a dim, and each has a place in it."""
-    if call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT":
+    if call.attr("adaptive") or call.attr("global_pooling"):
         return False
     return bool(_beyond(call, at, rank) < call.attr("ksize")[at])
 
 
 def _same_share(call: Call, at: int, rank: int) -> bool:
     """Whether a mean divides by the same number whether places follow or not."""
-    (before, after), beyond = _pads(call, rank)[at], _beyond(call, at, rank)
+    (before, after), beyond = _around(call, at, rank), _beyond(call, at, rank)
     return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 

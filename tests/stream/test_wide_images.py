@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SIZES = ((12, 16), (16, 16), (16, 24), (20, 12), (12, 20), (8, 16))
 
 
-def image() -> Any:
+def image(name: str = "image") -> Any:
     """A feed [N, 2, h, w] with room for gradients."""
-    x = fluid.data("image", [None, 2, None, None], "float64")
+    x = fluid.data(name, [None, 2, None, None], "float64")
     x.stop_gradient = False
     return x
 
@@ -85,6 +85,21 @@ def hardest() -> Sequence[Any]:
     peaks, _ = layers.topk(layers.reshape(found, [0, 3, -1]), 2)
     best = layers.argmax(layers.reshape(found, [0, 3, -1]), 2)
     return [layers.mean(losses) + layers.mean(layers.square(peaks)), losses, places, best]
+
+
+def same() -> Sequence[Any]:
+    """As many windows as strides fit, which begin before the image or not, as its size has it; and none beyond it."""
+    found = layers.conv2d(image(), 4, 3, 2, "SAME", bias_attr=False)
+    found = layers.elementwise_add(found, layers.conv2d(found, 4, 4, 1, "SAME", groups=4))
+    found = layers.conv2d(layers.pool2d(found, 3, "max", 2, "SAME"), 4, 5, 2, "SAME")
+    whole = layers.pool2d(layers.conv2d(image("other"), 2, 2, 1, "VALID"), 2, "avg", 2, "VALID")
+    return [layers.mean(layers.square(found)) + layers.mean(layers.square(whole)), found, whole]
+
+
+def test_windows_of_the_same_number(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = ((13, 16), (16, 15), (14, 18), (15, 13), (9, 10), (17, 14))
+    feeds = [{**feed, "other": rng.normal(size=feed["image"].shape)} for feed in images(rng, sizes)]
+    equal_to_exact_sizes(monkeypatch, same, feeds, 3)
 
 
 FORMS = {

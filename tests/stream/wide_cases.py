@@ -194,6 +194,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("3 b*n m"), "Index": _places_in("3 b*n", "k 2")}, "bnmk"),
     ),
     "conv2d": (
+        Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"padding_algorithm": "SAME"}),
         Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"paddings": [1, 1, 0, 2]}),
         Case({"Input": reals("b*n 2 m 3"), "Filter": reals("2 2 3 3")}, "bnm", {"paddings": [1, 1]}, least=2),
         Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "nm", {"strides": [1, 2], "groups": 2}, least=2),
@@ -275,6 +276,8 @@ CASES: dict[str, tuple[Case, ...]] = {
         _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], paddings=[1, 1], exclusive=False),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], ceil_mode=True),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], ceil_mode=True, exclusive=False),
+        _pooled("bmn", "b 2 m n", "avg", [2, 3], padding_algorithm="SAME"),
+        _pooled("bmn", "b 2 m n", "max", [2, 3], padding_algorithm="SAME"),
         _pooled("bmn", "b 2 m n", "avg", [2, 3], adaptive=True),
         _pooled("bmn", "b 2 m n", "max", [3, 2], adaptive=True),
         _pooled("bmn", "b 2 m n", "avg", [1, 2], adaptive=True),
