@@ -78,6 +78,17 @@ def pyramid() -> Sequence[Any]:
     return [layers.mean(layers.square(found)), found, *parts]
 
 
+def placed() -> Sequence[Any]:
+    """Where each column and row is, from -1 to 1, as channels beside the others (CoordConv)."""
+    x = image()
+    batch, height, width = (layers.shape(x)[dim] for dim in (0, 2, 3))
+    columns = layers.unsqueeze(layers.linspace(-1, 1, width, "float64"), [0, 1, 2])
+    rows = layers.unsqueeze(layers.linspace(-1, 1, height, "float64"), [0, 1, 3])
+    places = [layers.expand(columns, [batch, 1, height, 1]), layers.expand(rows, [batch, 1, 1, width])]
+    found = layers.conv2d(layers.concat([x, *places], 1), 3, 3, 1, 1)
+    return [layers.mean(layers.square(found)), found, *places]
+
+
 def hardest() -> Sequence[Any]:
     """The places with the largest losses, of all in an image; and the peaks of each channel."""
     found = layers.conv2d(image(), 3, 3, 1, 1)
@@ -110,6 +121,7 @@ FORMS = {
     "scaled": scaled,
     "pyramid": pyramid,
     "hardest": hardest,
+    "placed": placed,
 }
 
 
