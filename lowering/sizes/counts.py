@@ -65,13 +65,19 @@ class RowSize(int):
         return size
 
     def times(self, scale: float) -> RowSize:
-        """So many times the size of a wide dim. Raises NeedsSizes if that is no whole number of times."""
-        if self.rate != 1 or scale != int(scale):
+        """So many times the size of a wide dim, or a half, a quarter ... of it, without what is left.
+
+        Raises NeedsSizes for another part.
+        """
+        part = whole_part(scale)
+        if self.rate != 1 or not (part or scale == int(scale)):
             needed = NeedsSizes("a part of the size of a dim")
             needed.labels = roots([self.label])
             raise needed
-        size = RowSize(self * int(scale))
-        size.nrows, size.least, size.label = self.nrows * int(scale), 0, scaled(self.label, int(scale))
+        size = RowSize(self // part if part else self * int(scale))
+        size.nrows = self.nrows // part if part else self.nrows * int(scale)
+        size.label = grown(self.label, 0, part) if part else scaled(self.label, int(scale))
+        size.least = 0
         return size
 
     def within(self, first: int, last: int) -> RowSize:
@@ -91,6 +97,12 @@ class RowSize(int):
         size.nrows = (jnp.clip(self.nrows, first, last) - first).astype(np.int32)
         size.least = 0
         return size
+
+
+def whole_part(scale: float) -> int:
+    """2, 4, 8 ... for a half, a quarter, an eighth ..., by which sizes divide without rounding; 0 for other numbers."""
+    part = round(1 / scale) if 0 < scale < 1 else 0
+    return part if part and part & (part - 1) == 0 and part * scale == 1 else 0
 
 
 def sizes_of(counts: RowCounts, *, multiples: bool = False) -> list[int]:

@@ -81,7 +81,13 @@ def _coded(call: Call) -> Found:
     return {"*": axes["TargetBox"]} if placed == {a for a in axes["TargetBox"] if a.dim == along} else None
 
 
+def _geometry(call: Call) -> Found:
+    """Corners, from each cell's place and its own offsets."""
+    return {"*": call.axes("Input")}
+
+
 BOXES: dict[str, Rule] = {
+    "polygon_box_transform": _geometry,
     "anchor_generator": _boxes_of_cells(),
     "prior_box": _boxes_of_cells("Input", "Image"),
     "density_prior_box": _dense_boxes,

@@ -36,6 +36,8 @@ class Call:
         least: labels of the results' axes that may have lost all positions.
         alike: pairs of labels, with their numbers of used positions, that are taken to be equal.
         ended: slot -> an axis of its value, of which the op gets the used positions where the room ends.
+        shifted: (slot, axis) -> by how many places its value is moved on, given the numbers of used positions by label;
+            as many are unused at least.
         kept: slots whose value the op gets with its axes: it counts used positions itself.
     """
 
@@ -50,6 +52,7 @@ class Call:
     least: list[Any] = field(default_factory=list)
     alike: list[tuple[Sized, Sized]] = field(default_factory=list)
     ended: dict[str, Axis] = field(default_factory=dict)
+    shifted: dict[tuple[str, Axis], Callable[[Mapping[Any, Array]], Array]] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
 
     def attr(self, name: str) -> Any:

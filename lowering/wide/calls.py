@@ -115,6 +115,9 @@ def _backward(
     results, call.joined = run(given), None
     for slot, axis in call.ended.items():
         results = {**results, slot + GRAD: turned(results[slot + GRAD], axis, counts[axis.label])}
+    for (slot, axis), by in call.shifted.items():
+        if results.get(slot + GRAD) is not None:
+            results = {**results, slot + GRAD: turned(results[slot + GRAD], axis, axis.room - by(counts))}
     wrapped = {}
     for slot, result in results.items():
         names = op.outputs.get(slot) or ()
@@ -223,6 +226,8 @@ def _filled(call: Call, values: SlotValues, counts: Mapping[Any, Array]) -> Slot
         given[slot] = turned(given[slot], axis, axis.room - counts[axis.label])
     for (slot, axis), fill in call.fills.items():
         given[slot] = _changed(given[slot], values[slot], partial(_where, axis=axis, fill=fill, counts=counts))
+    for (slot, axis), by in call.shifted.items():
+        given[slot] = turned(given[slot], axis, by(counts))
     return given
 
 
@@ -235,6 +240,8 @@ def _changed(given: Any, values: Any, change: Callable[[Any, Any], Any]) -> Any:
 def _where(data: Any, value: Any, axis: Axis, fill: Any, counts: Mapping[Any, Array]) -> Any:
     if not isinstance(value, Wide) or axis not in value.axes:
         return data
+    if isinstance(data, Wide):  # the op gets it with its axes
+        return replace(data, data=_where(data.data, value, axis, fill, counts))
     return jnp.where(mask(data.shape, axis, counts[axis.label]), data, jnp.asarray(fill, data.dtype))
 
 

@@ -22,7 +22,7 @@ Labels = frozenset[Hashable]
 
 # Ops that make dims of the sizes that they are given, and tell which; others get them as numbers.
 _SIZED = INTERPOLATIONS | frozenset(
-    "expand fill_constant range sequence_mask slice gaussian_random randint uniform_random".split()
+    "expand fill_constant range linspace sequence_mask slice gaussian_random randint uniform_random".split()
 )
 # Those whose rules for wide inputs look for the axes of these sizes.
 _RESHAPING = frozenset(["reshape", "reshape2", "tile"])

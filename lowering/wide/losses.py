@@ -126,6 +126,7 @@ LOSSES: dict[str, Rule] = {
     "softmax_with_cross_entropy": _softmax_entropy,
     "cross_entropy": _entropy("X", lambda call: -1),
     "cross_entropy2": _entropy("X", lambda call: -1),
+    "sigmoid_focal_loss": _entropy("X", lambda call: -1),
     "sigmoid_cross_entropy_with_logits": _entropy_with_logits,
     "linear_chain_crf": _chains("Alpha", "EmissionExps"),
     "crf_decoding": _chains("ViterbiPath"),

@@ -78,7 +78,10 @@ PAIRED: dict[str, Callable[[Call], Dims]] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(["sum", "stack"], _alike("X")),
     **dict.fromkeys("logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor".split(), _alike("X", "Y")),
-    **dict.fromkeys(["cross_entropy", "cross_entropy2", "sigmoid_cross_entropy_with_logits"], _alike("X", "Label")),
+    **dict.fromkeys(
+        "cross_entropy cross_entropy2 sigmoid_cross_entropy_with_logits sigmoid_focal_loss".split(),
+        _alike("X", "Label"),
+    ),
     "softmax_with_cross_entropy": _alike("Logits", "Softmax", "Label", "Loss" + GRAD),
     "huber_loss": _alike("X", "Y"),
     "log_loss": _alike("Predicted", "Labels"),
@@ -90,8 +93,21 @@ PAIRED: dict[str, Callable[[Call], Dims]] = {
 }
 
 
+# Ops that put the places of a dim in order or number them: the slot, and the dim.
+NUMBERED: dict[str, tuple[str, Callable[[Call], int]]] = {
+    "top_k": ("X", lambda call: -1),
+    **dict.fromkeys(["top_k_v2", "argsort", "arg_max", "arg_min"], ("X", lambda call: int(call.attr("axis")))),
+}
+
+
 def packed(call: Call) -> Packs:
-    """What has to be packed: a dim that consists of several axes, or of parts, is paired with one of another form."""
+    """What has to be packed: a dim that consists of several axes, or of parts, is paired with one of another form, or
+    its places are numbered.
+    """
+    if call.definition.type in NUMBERED:
+        slot, axis = NUMBERED[call.definition.type]
+        (value,) = call.each(slot)
+        return _apart((slot, 0), value, axis(call) % len(value.shape))
     dims = PAIRED[call.definition.type](call) if call.definition.type in PAIRED else {}
     paired: dict[Hashable, list[tuple[tuple[str, int], Any, int]]] = {}
     for slot, names in dims.items():
@@ -103,10 +119,15 @@ def packed(call: Call) -> Packs:
     for places in paired.values():
         forms = {(v.shape[dim], tuple(a._replace(dim=0) for a in _along(v, dim))) for _, v, dim in places}
         for key, value, dim in places if len(forms) > 1 else ():
-            axes = _along(value, dim)
-            if axes and not all(whole(axis, value.shape) for axis in axes):
-                found[key] = Packed.of(dim, [(value.shape[dim], axes)], unit=1)
+            found |= _apart(key, value, dim)
     return found
+
+
+def _apart(key: tuple[str, int], value: Any, dim: int) -> Packs:
+    """How the used places of a dim come together that have unused ones between them."""
+    axes = _along(value, dim)
+    between = axes and not all(whole(axis, value.shape) for axis in axes)
+    return {key: Packed.of(dim, [(value.shape[dim], axes)], unit=1)} if between else {}
 
 
 def _along(value: Any, dim: int) -> list[Axis]:

@@ -136,6 +136,15 @@ def _mean(call: Call) -> Found:
     return _reduction(call, set(range(len(call.shape("X")))), False, lambda _: 0, True)
 
 
+def _quantized(call: Call) -> Found:
+    """Steps of a scale that the largest number decides."""
+    if not call.only("X"):
+        return None
+    call.fills.update({("X", axis): 0 for axis in call.axes("X")})
+    call.refilled = True
+    return {"Out": call.axes("X")}
+
+
 def _softmax(call: Call) -> Found:
     (x,) = call.each("X") or [None]
     if x is None or not call.only("X"):
@@ -207,6 +216,11 @@ def _drawn_off_axis(call: Call) -> Found:
     return None if off("X")(call) is None else _drawn_in("X")(call)
 
 
+QUANTIZATIONS = frozenset(
+    "fake_quantize_abs_max fake_quantize_dequantize_abs_max fake_quantize_moving_average_abs_max"
+    " fake_quantize_dequantize_moving_average_abs_max moving_average_abs_max_scale".split()
+)
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_PLACES, _same),
     **dict.fromkeys(ELEMENTWISE, _paired),
@@ -231,6 +245,7 @@ RULES: dict[str, Rule] = {
     "reduce_prod": _reduced(lambda _: 1),
     "reduce_all": _reduced(lambda _: True),
     "reduce_any": _reduced(lambda _: False),
+    **dict.fromkeys(QUANTIZATIONS, _quantized),
     "softmax": _softmax,
     "log_softmax": off("X"),
     "norm": off("X"),
@@ -257,7 +272,8 @@ GATHERING = (
     | COUNTED_BOXES
     | frozenset(
         "batch_norm instance_norm group_norm row_conv softmax_with_cross_entropy concat pad2d"
-        " conv2d conv3d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose pool2d pool3d gather"
+        " conv2d conv3d depthwise_conv2d deformable_conv deformable_conv_v1 conv2d_transpose"
+        " depthwise_conv2d_transpose pool2d pool3d gather"
         " gather_nd slice matmul matmul_v2 bmm mean reduce_sum reduce_mean reduce_max reduce_min reduce_prod".split()
     )
 )

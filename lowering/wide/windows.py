@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
 
 from lowering.program import GRAD
-from lowering.sizes.counts import RowSize
+from lowering.sizes.counts import RowSize, whole_part
 from lowering.sizes.labels import grown, scaled
-from lowering.values import Axis
+from lowering.values import Array, Axis
 from lowering.wide.fills import lowest
 from lowering.wide.given import given, whole
 from lowering.wide.shapes import Found, Rule, has_at_least
@@ -34,21 +38,55 @@ def _slid(call: Call, axis: Axis, more: int, stride: int) -> Axis:
 
 def _convolved(call: Call) -> Found:
     """Windows along whole dims, which read zeros where nothing is used, as in the padding."""
-    spatial, plain = call.shape("Filter")[2:], call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
-    if not plain or call.attr("padding_algorithm") != "EXPLICIT" or not call.only("Input", "Output" + GRAD):
-        return None
-    pads = _pads(call, len(spatial))
-    found = []
+    plain = call.attr("data_format") in ("AnyLayout", "NCHW", "NCDHW")
+    return _weighed(call) if plain and call.only("Input", "Output" + GRAD) else None
+
+
+def _deformed(call: Call) -> Found:
+    """As convolved, at places that are given for each result; those beyond the used ones are zero, as any outside."""
+    found = _weighed(call) if call.only("Input", "Offset", "Mask", "Output" + GRAD) else None
+    given = [set(call.axes(slot)) for slot in ("Offset", "Mask") if call.each(slot)]
+    return found if found is not None and all(axes == set(found["*"]) for axes in given) else None
+
+
+def _weighed(call: Call) -> Found:
+    """Windows of the filter's size over Input."""
+    spatial, found = call.shape("Filter")[2:], []
     for axis in call.axes("Input"):
         at = axis.dim - 2
         if axis.dim and (at < 0 or not whole(axis, call.shape("Input"))):
             return None
         if axis.dim:
             call.fills["Input", axis] = 0
-            more = sum(pads[at]) - call.attr("dilations")[at] * (spatial[at] - 1)
-            axis = _slid(call, axis, more, call.attr("strides")[at])
+            windows = _strided(call, "Input", axis, spatial, call.attr("dilations"))
+            if windows is None:
+                return None
+            axis = windows
         found.append(axis)
     return {"*": found}
+
+
+def _strided(
+    call: Call, slot: str, axis: Axis, ksize: Sequence[int], dilations: Sequence[int], more: int = 0
+) -> Axis | None:
+    """The axis of windows over one, of which there may be ``more``; None if what they read depends on its size."""
+    at, algorithm = axis.dim - 2, call.op.attrs.get("padding_algorithm", "EXPLICIT")
+    size, stride = int(ksize[at]), int(call.attr("strides")[at])
+    if algorithm != "SAME":
+        pads = (0, 0) if algorithm == "VALID" else _pads(call, len(ksize))[at]
+        return _slid(call, axis, sum(pads) - int(dilations[at]) * (size - 1) + more, stride)
+    if axis.room % stride:
+        return None
+    if stride > 1:
+        call.shifted[slot, axis] = partial(_more_before, axis, size, stride)
+    return axis._replace(room=axis.room // stride, label=grown(axis.label, stride - 1, stride))
+
+
+def _more_before(axis: Axis, size: int, stride: int, counts: Mapping[Any, Array]) -> Array:
+    """How many places more the first window reaches beyond the used ones than beyond the room, where it is SAME."""
+    number = counts[axis.label]
+    beyond = jnp.maximum((-(-number // stride) - 1) * stride + size - number, 0)
+    return beyond // 2 - np.int32(max(size - stride, 0) // 2)
 
 
 def _transposed(call: Call) -> Found:
@@ -86,8 +124,18 @@ def _resized(call: Call) -> Found:
     if any(axis.dim in spatial and not whole(axis, call.shape("X")) for axis in call.axes("X")):
         return None
     call.least += [n.label for n in numbers if isinstance(n, RowSize)]
+    parts = {dim: whole_part(scale) for dim, scale in zip(spatial, () if told else _scales(call), strict=False)}
+    call.least += [grown(a.label, 0, parts[a.dim]) for a in call.axes("X") if parts.get(a.dim)]
     call.kept.add("X")
     return {"*": ()}
+
+
+def _scales(call: Call) -> list[float]:
+    """How many times as large each dim becomes; none where attributes tell the sizes, or the run."""
+    told, own = given(call, "Scale"), call.attr("scale")
+    found = own if told is None else told.numbers or 0.0
+    each = list(found) if isinstance(found, Sequence) else [found]
+    return each * 3 if len(each) == 1 else each
 
 
 def _padded(call: Call) -> Found:
@@ -123,27 +171,31 @@ def _surrounded(call: Call, pads: Mapping[int, tuple[int, int]]) -> Found:
 
 
 def _pooled(call: Call) -> Found:
-    """One window that is a whole dim; or windows as of ``_convolved``, whose means never count unused places."""
+    """One window that is a whole dim; or windows as of ``_convolved``, or as many as there are results.
+
+    Where a mean divides by a number that depends on how many places are used, the op counts these.
+    """
     x, most = call.shape("X"), call.attr("pooling_type") == "max"
     if call.attr("data_format") not in ("NCHW", "NCDHW") or not call.only("X", "Out", "Out" + GRAD):
         return None
-    found, one = [], []
-    for axis in call.axes("X"):
-        if axis.dim < 2:
-            found.append(axis)
-        elif not whole(axis, x):
-            return None
-        elif _single(call, axis.dim - 2):
-            one.append(axis)
-        elif _slides(call, axis.dim - 2, len(x) - 2):
-            found.append(_slid(call, axis, *_windows(call, axis.dim - 2, len(x) - 2)))
-            call.refilled = True
-        else:
-            return None
-        if axis.dim >= 2:
-            call.fills["X", axis] = lowest(call.each("X")[0].dtype) if most else 0
-    call.share = () if most else tuple(one)
-    return {"*": found}
+    moved = [axis for axis in call.axes("X") if axis.dim >= 2]
+    if not all(whole(axis, x) for axis in moved):
+        return None
+    one = {axis for axis in moved if _single(call, axis.dim - 2)}
+    parted = set() if call.attr("global_pooling") or not call.attr("adaptive") else {*moved} - one
+    slid = [axis for axis in moved if axis not in one | parted]
+    if not all(_reaches(call, axis.dim - 2, len(x) - 2) for axis in slid):
+        return None
+    windows = [_strided(call, "X", a, call.attr("ksize"), [1, 1, 1], _rounded_up(call, a.dim - 2)) for a in slid]
+    if None in windows or (call.shifted and not most):
+        return None
+    call.fills.update({("X", axis): lowest(call.each("X")[0].dtype) if most else 0 for axis in moved})
+    call.refilled = bool(slid)
+    if parted or not (most or all(_same_share(call, axis.dim - 2, len(x) - 2) for axis in slid)):
+        call.kept.add("X")
+    elif not most:
+        call.share = tuple(one)
+    return {"*": [*(axis for axis in call.axes("X") if axis.dim < 2), *filter(None, windows)]}
 
 
 def _single(call: Call, at: int) -> bool:
@@ -152,21 +204,34 @@ def _single(call: Call, at: int) -> bool:
     return bool(not adaptive if everything else adaptive and call.attr("ksize")[at] == 1)
 
 
-def _windows(call: Call, at: int, rank: int) -> tuple[int, int]:
-    """By how many places windows of stride 1 exceed those that they read, and the stride."""
-    stride = int(call.attr("strides")[at])
-    more = sum(_pads(call, rank)[at]) - int(call.attr("ksize")[at]) + 1
-    return more + (stride - 1 if call.attr("ceil_mode") else 0), stride
+def _rounded_up(call: Call, at: int) -> int:
+    """How many places less than a stride make a window of their own."""
+    return int(call.attr("strides")[at]) - 1 if call.attr("ceil_mode") else 0
 
 
-def _slides(call: Call, at: int, rank: int) -> bool:
-    """Whether each window has a place in it, and a mean divides by the same number whether places follow or not."""
-    if call.attr("adaptive") or call.attr("global_pooling") or call.attr("padding_algorithm") != "EXPLICIT":
+def _around(call: Call, at: int, rank: int) -> tuple[int, int]:
+    """The most padding that there may be before and after a dim."""
+    size, algorithm = int(call.attr("ksize")[at]), call.attr("padding_algorithm")
+    if algorithm == "SAME":
+        return (size - 1) // 2, size // 2
+    return (0, 0) if algorithm == "VALID" else _pads(call, rank)[at]
+
+
+def _beyond(call: Call, at: int, rank: int) -> int:
+    """How far the last window may reach beyond the last place."""
+    return _around(call, at, rank)[1] + _rounded_up(call, at)
+
+
+def _reaches(call: Call, at: int, rank: int) -> bool:
+    """Whether windows move with strides along a dim, and each has a place in it."""
+    if call.attr("adaptive") or call.attr("global_pooling"):
         return False
-    (before, after), stride = _pads(call, rank)[at], call.attr("strides")[at]
-    beyond = after + (stride - 1 if call.attr("ceil_mode") else 0)
-    if call.attr("pooling_type") == "max":
-        return bool(beyond < call.attr("ksize")[at])
+    return bool(_beyond(call, at, rank) < call.attr("ksize")[at])
+
+
+def _same_share(call: Call, at: int, rank: int) -> bool:
+    """Whether a mean divides by the same number whether places follow or not."""
+    (before, after), beyond = _around(call, at, rank), _beyond(call, at, rank)
     return bool(beyond <= 0 or (after == beyond and after <= before and not call.attr("exclusive")))
 
 
@@ -206,6 +271,7 @@ WINDOWS: dict[str, Rule] = {
     **dict.fromkeys(INTERPOLATIONS, _resized),
     **dict.fromkeys(REGIONS, _regions),
     **dict.fromkeys(["conv2d", "conv3d", "depthwise_conv2d"], _convolved),
+    **dict.fromkeys(["deformable_conv", "deformable_conv_v1"], _deformed),
     **dict.fromkeys(["pool2d", "pool3d"], _pooled),
     "im2sequence": _patched,
     "pad": _padded,

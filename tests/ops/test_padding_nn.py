@@ -23,6 +23,8 @@ def _pair(op, x="X", y="Y", attrs=None, ids="", shape=(1,)):
     return Case(op, {x: Rows(shape), y: Rows(shape)}, attrs or {}, ids)
 
 
+_DEFORMED = {"Input": Rows((2, 4, 5)), "Filter": Dense((3, 2, 3, 3)), "Offset": Rows((18, 4, 5))}
+
 CASES = [
     Case("cross_entropy", {"X": UNIT, "Label": LABEL}),
     Case("cross_entropy", {"X": UNIT, "Label": UNIT}, {"soft_label": True}, "soft"),
@@ -55,7 +57,25 @@ CASES = [
     Case("batch_norm", {"X": Rows((2, 3)), **STATS}, {"data_layout": "NHWC"}, "last"),
     Case("pool2d", {"X": Rows((2, 4, 4))}, {"pooling_type": "avg", "ksize": [2, 2], "strides": [2, 2]}),
     Case("pool2d", {"X": Rows((2, 4, 4))}, {"pooling_type": "max", "ksize": [2, 2]}, "max"),
+    Case("pool2d", {"X": Rows((2, 4, 5))}, {"pooling_type": "avg", "ksize": [2, 2], "adaptive": True}, "adaptive"),
+    Case("pad2d", {"X": Rows((2, 3, 4))}, {"paddings": [1, 0, 2, 1], "mode": "reflect"}),
     Case("conv2d", {"Input": Rows((2, 4, 4)), "Filter": Dense((3, 2, 2, 2))}),
+    Case(
+        "deformable_conv",
+        {**_DEFORMED, "Mask": Rows((9, 4, 5))},
+        {"paddings": [1, 1]},
+    ),
+    Case("deformable_conv_v1", _DEFORMED, {"paddings": [1, 1]}),
+    Case("bilinear_tensor_product", {"X": Rows((3,)), "Y": Rows((2,)), "Weight": Dense((4, 3, 2))}),
+    Case(
+        "box_coder",
+        {"PriorBox": Rows((4,)), "TargetBox": Rows((2, 4))},
+        {"code_type": "decode_center_size", "axis": 1, "variance": [0.1, 0.1, 0.2, 0.2]},
+    ),
+    Case(
+        "box_decoder_and_assign",
+        {"PriorBox": Rows((4,)), "TargetBox": Rows((12,)), "BoxScore": UNIT, "PriorBoxVar": Dense((4,))},
+    ),
     Case(
         "hierarchical_sigmoid",
         {"X": Rows(), "W": Dense((4, 3)), "Label": Rows((1,), below=5), "Bias": Dense((4, 1))},

@@ -11,8 +11,9 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.executables import background
+from fluidjax.execution.feeding.batches import Batch
 from fluidjax.execution.rooms.buckets import SMALLEST, first_places, operations_of_row
-from fluidjax.execution.rooms.dense import ChangingDims
+from fluidjax.execution.rooms.dense import ChangingDims, Dense
 from fluidjax.framework import program_view
 from tests.stream.test_wide import B, D, Feed, Trained, histories, history, train
 
@@ -54,6 +55,20 @@ def test_the_first_batch_has_room_for_the_next(rng: np.random.Generator, monkeyp
 
 def test_the_first_batch_has_room_for_far_larger_ones_where_that_is_cheap(rng: np.random.Generator) -> None:
     assert train(history, histories(rng, [3, 40, 90, 7]), seed=0).compilations == 1
+
+
+def test_a_wide_image_leaves_room_for_a_high_one(rng: np.random.Generator) -> None:
+    def build() -> Sequence[Any]:
+        return [layers.mean(layers.square(layers.conv2d(fluid.data("x", [None, 1, None, None]), 1, 3)))]
+
+    feeds = [{"x": rng.normal(size=(1, 1, *size)).astype(np.float32)} for size in ((150, 300), (370, 200))]
+    assert train(build, feeds, seed=0).compilations == 1
+
+
+@pytest.mark.parametrize(("size", "found"), [((50, 100), [100, 100]), ((50, 101), [0, 101])])
+def test_dims_far_from_each_other_are_no_sides_of_an_image(size: tuple[int, int], found: Sequence[int]) -> None:
+    batch = Batch(["x"], [Dense(np.zeros((2, *size)), {1: 7, 2: 8}, rows=False)], dict(zip((7, 8), size, strict=True)))
+    assert [batch.side(label) for label in (7, 8)] == found
 
 
 def test_expensive_places_are_few() -> None:

@@ -71,3 +71,52 @@ def scenes(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[F
 
 def test_proposals_in_images_of_any_size(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(monkeypatch, proposals, scenes(rng, [(32, 40), (40, 48), (40, 40)]), 6)
+
+
+def detected() -> Sequence[Any]:
+    """Faster R-CNN at work: boxes of two levels of proposals, decoded by these and cut to the image."""
+    x = fluid.data("image", [None, 3, None, None], "float32")
+    info = fluid.data("info", [None, 3], "float32")
+    fine = layers.conv2d(x, 4, 3, 4, 1, act="relu")
+    anchor, spread = layers.anchor_generator(fine, [8.0, 16.0], [1.0], stride=[4.0, 4.0])
+    score, delta = layers.sigmoid(layers.conv2d(fine, 2, 1)), layers.conv2d(fine, 8, 1)
+    rois, _ = layers.generate_proposals(score, delta, info, anchor, spread, 40, 20, nms_thresh=0.6, min_size=1.0)
+    head = layers.fc(layers.roi_align(fine, rois, 2, 2, 0.25, 2), 8, act="relu")
+    moves = layers.reshape(layers.fc(head, 12), [-1, 3, 4])
+    boxes = layers.box_coder(rois, [0.1, 0.1, 0.2, 0.2], moves, "decode_center_size", False, axis=1)
+    found = layers.multiclass_nms(
+        layers.box_clip(boxes, info), layers.softmax(layers.fc(head, 3)), 0.1, -1, 10, 0.5, normalized=False
+    )
+    return [layers.mean(head), layers.sequence_pool(found, "sum"), layers.reduce_mean(layers.abs(boxes))]
+
+
+def shifted() -> Sequence[Any]:
+    """What only exact rows can be given to: channels of a region beside those of the ones before and after it."""
+    x = fluid.data("image", [None, 3, None, None], "float32")
+    info = fluid.data("info", [None, 3], "float32")
+    fine = layers.conv2d(x, 4, 3, 4, 1, act="relu")
+    anchor, spread = layers.anchor_generator(fine, [8.0, 16.0], [1.0], stride=[4.0, 4.0])
+    score, delta = layers.sigmoid(layers.conv2d(fine, 2, 1)), layers.conv2d(fine, 8, 1)
+    rois, _ = layers.generate_proposals(score, delta, info, anchor, spread, 40, 20, nms_thresh=0.6, min_size=1.0)
+    moved = layers.temporal_shift(layers.roi_align(fine, rois, 2, 2, 0.25, 2), seg_num=1)
+    return [layers.mean(layers.fc(moved, 8)), layers.mean(fine)]
+
+
+def test_exact_regions_leave_room_to_images(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is behind the host's proposals is compiled for each number of these."""
+    compare(monkeypatch, shifted, photographs(rng, [(32, 40), (40, 48), (40, 40), (24, 40)]), 6)
+
+
+def photographs(rng: np.random.Generator, sizes: Sequence[tuple[int, int]]) -> list[Feed]:
+    return [
+        {
+            "image": rng.normal(size=(2, 3, height, width)).astype(np.float32),
+            "info": np.array([[height, width, 1.0]] * 2, np.float32),
+        }
+        for height, width in sizes
+    ]
+
+
+def test_detections_in_images_of_any_size(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of proposals change, too."""
+    compare(monkeypatch, detected, photographs(rng, [(32, 40), (40, 48), (40, 40), (24, 40)]), 6)

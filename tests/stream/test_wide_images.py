@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SIZES = ((12, 16), (16, 16), (16, 24), (20, 12), (12, 20), (8, 16))
 
 
-def image() -> Any:
+def image(name: str = "image") -> Any:
     """A feed [N, 2, h, w] with room for gradients."""
-    x = fluid.data("image", [None, 2, None, None], "float64")
+    x = fluid.data(name, [None, 2, None, None], "float64")
     x.stop_gradient = False
     return x
 
@@ -68,12 +68,60 @@ def scaled() -> Sequence[Any]:
     return [layers.mean(layers.square(found)), found]
 
 
+def pyramid() -> Sequence[Any]:
+    """Half as large, with the means of 1, 4 and 9 parts of it beside, as in PSPNet; then averaged as in ResNet-D."""
+    x = layers.conv2d(layers.resize_bilinear(image(), scale=0.5), 4, 3, 1, 1)
+    parts = [layers.conv2d(layers.adaptive_pool2d(x, [n, n], "avg"), 2, 1) for n in (1, 2, 3)]
+    joined = layers.concat([x, *(layers.resize_bilinear(part, layers.shape(x)[2:]) for part in parts)], 1)
+    short = layers.conv2d(layers.pool2d(joined, 2, "avg", 2, ceil_mode=True), 4, 1)
+    found = layers.relu(short + layers.conv2d(joined, 4, 3, 2, 1))
+    return [layers.mean(layers.square(found)), found, *parts]
+
+
+def placed() -> Sequence[Any]:
+    """Where each column and row is, from -1 to 1, as channels beside the others (CoordConv)."""
+    x = image()
+    batch, height, width = (layers.shape(x)[dim] for dim in (0, 2, 3))
+    columns = layers.unsqueeze(layers.linspace(-1, 1, width, "float64"), [0, 1, 2])
+    rows = layers.unsqueeze(layers.linspace(-1, 1, height, "float64"), [0, 1, 3])
+    places = [layers.expand(columns, [batch, 1, height, 1]), layers.expand(rows, [batch, 1, 1, width])]
+    found = layers.conv2d(layers.concat([x, *places], 1), 3, 3, 1, 1)
+    return [layers.mean(layers.square(found)), found, *places]
+
+
+def hardest() -> Sequence[Any]:
+    """The places with the largest losses, of all in an image; and the peaks of each channel."""
+    found = layers.conv2d(image(), 3, 3, 1, 1)
+    losses, places = layers.topk(layers.reshape(layers.square(found), [2, -1]), 5)
+    peaks, _ = layers.topk(layers.reshape(found, [0, 3, -1]), 2)
+    best = layers.argmax(layers.reshape(found, [0, 3, -1]), 2)
+    return [layers.mean(losses) + layers.mean(layers.square(peaks)), losses, places, best]
+
+
+def same() -> Sequence[Any]:
+    """As many windows as strides fit, which begin before the image or not, as its size has it; and none beyond it."""
+    found = layers.conv2d(image(), 4, 3, 2, "SAME", bias_attr=False)
+    found = layers.elementwise_add(found, layers.conv2d(found, 4, 4, 1, "SAME", groups=4))
+    found = layers.conv2d(layers.pool2d(found, 3, "max", 2, "SAME"), 4, 5, 2, "SAME")
+    whole = layers.pool2d(layers.conv2d(image("other"), 2, 2, 1, "VALID"), 2, "avg", 2, "VALID")
+    return [layers.mean(layers.square(found)) + layers.mean(layers.square(whole)), found, whole]
+
+
+def test_windows_of_the_same_number(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = ((13, 16), (16, 15), (14, 18), (15, 13), (9, 10), (17, 14))
+    feeds = [{**feed, "other": rng.normal(size=feed["image"].shape)} for feed in images(rng, sizes)]
+    equal_to_exact_sizes(monkeypatch, same, feeds, 3)
+
+
 FORMS = {
     "painted": painted,
     "bilinear": segmented(layers.resize_bilinear),
     "half pixels": segmented(layers.resize_bilinear, align_corners=False, align_mode=0),
     "nearest": segmented(layers.resize_nearest),
     "scaled": scaled,
+    "pyramid": pyramid,
+    "hardest": hardest,
+    "placed": placed,
 }
 
 
@@ -86,7 +134,7 @@ def test_images_of_any_size(
 
 def test_a_size_that_is_no_whole_multiple_is_exact(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     def build() -> Sequence[Any]:
-        found = layers.resize_bilinear(layers.conv2d(image(), 3, 3, 1, 1), scale=0.5)
+        found = layers.resize_bilinear(layers.conv2d(image(), 3, 3, 1, 1), scale=0.3)
         return [layers.mean(layers.square(found)), found]
 
     both(monkeypatch, build, images(rng, SIZES))

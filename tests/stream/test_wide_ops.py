@@ -97,6 +97,7 @@ NARROW |= {"conv2d_transpose", "nearest_interp", "bicubic_interp"}
 # The regions of what is recorded of these are sequences.
 NARROW |= {"psroi_pool", "roi_align", "roi_pool"}
 NARROW |= {"maxout", "warpctc", "yolov3_loss"}
+NARROW |= {"sigmoid_focal_loss"}  # as many classes as rows
 
 
 @pytest.mark.parametrize("op_type", RECORDED)

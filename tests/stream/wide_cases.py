@@ -116,6 +116,12 @@ def _places_in(of: str, dims: str) -> Input:
     return Input(dims, lambda rng, shape: rng.random(shape), of)
 
 
+def _moving(**state: Input) -> tuple[Case, ...]:
+    state = {**state, "InAccum": positive("1"), "InState": positive("1")}
+    return tuple(Case({"X": reals(dims), **state}, "bn") for dims in ("b n 2", "b*n 3"))
+
+
+_DEFORMED = {"Input": reals("b 2 n m"), "Filter": reals("3 2 3 3"), "Offset": reals("b 18 n m")}
 _UNIT = {"Input": reals("b*n 6"), "HiddenPrev": reals("b*n 2"), "Weight": reals("2 6"), "Bias": reals("1 6")}
 _SQUEEZED = (_shaped("bn", "b 1 n 2", axes=[1]), _shaped("bn", "b*n 2 1", axes=[-1]))
 _UNSQUEEZED = (_shaped("bn", "b n 2", axes=[1, 3]), _shaped("bn", "b*n 2", axes=[-1]))
@@ -188,6 +194,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("3 b*n m"), "Index": _places_in("3 b*n", "k 2")}, "bnmk"),
     ),
     "conv2d": (
+        Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"padding_algorithm": "SAME"}),
         Case({"Input": reals("b 2 n m"), "Filter": reals("3 2 2 3")}, "nm", {"paddings": [1, 1, 0, 2]}),
         Case({"Input": reals("b*n 2 m 3"), "Filter": reals("2 2 3 3")}, "bnm", {"paddings": [1, 1]}, least=2),
         Case({"Input": reals("2 2 n m"), "Filter": reals("2 1 2 2")}, "nm", {"strides": [1, 2], "groups": 2}, least=2),
@@ -222,11 +229,13 @@ CASES: dict[str, tuple[Case, ...]] = {
         _shaped("bnm", "b 2 n m", scale=3.0, interp_method="nearest"),
         _shaped("bnm", "b*n 2 3 m", out_h=2, out_w=5, align_corners=False, interp_method="nearest"),
         _shaped("bnm", "b n m 2", scale=2.0, data_layout="NHWC"),
+        _shaped("bnm", "b 2 n m", scale=0.5, interp_method="nearest", least=2),
         _shaped("b", "b 2 n m", scale=1.5, interp_method="nearest"),
         _shaped("b", "b 2 n*m 3", scale=2.0),
     ),
     "nearest_interp_v2": (
         _shaped("bnm", "b 2 n m", scale=[2.0, 3.0], align_corners=False, interp_method="nearest"),
+        _shaped("bnm", "b 2 n m", scale=[0.25, 1.0], align_corners=False, interp_method="nearest", least=4),
         _shaped("b", "b 2 n m", scale=[1.5], align_corners=False, interp_method="nearest"),
     ),
     **{f"{name}{version}": _resized(dims, name.removesuffix("_interp"), scale)
@@ -241,6 +250,14 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": reals("b 3 n"), "Alpha": reals("1")}, "bn", {"mode": "all"}),
     ),
     "conv3d": (Case({"Input": reals("2 1 n 2 m"), "Filter": reals("1 1 2 2 1")}, "nm", {"paddings": [1, 0, 0]}),),
+    "deformable_conv": (Case({**_DEFORMED, "Mask": reals("b 9 n m")}, "bnm", {"paddings": [1, 1]}),),
+    "deformable_conv_v1": (Case(_DEFORMED, "bnm", {"paddings": [1, 1]}),),
+    **dict.fromkeys(["fake_quantize_abs_max", "fake_quantize_dequantize_abs_max"], _one(reals, bit_length=8)),
+    **dict.fromkeys(
+        ["fake_quantize_moving_average_abs_max", "fake_quantize_dequantize_moving_average_abs_max"],
+        _moving(InScale=positive("1")),
+    ),
+    "moving_average_abs_max_scale": _moving(),
     "pool2d": (
         _pooled("bncm", "b*n c m 3", "max", [1, 1], global_pooling=True),
         _pooled("bcmn", "b c m n", "avg", [1, 1], global_pooling=True),
@@ -250,17 +267,26 @@ CASES: dict[str, tuple[Case, ...]] = {
         _pooled("bm", "b 2 m 5", "max", [2, 3], strides=[1, 2], ceil_mode=True),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 0, 1, 0]),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 1, 1, 0], exclusive=False),
-        _pooled("b", "b 2 m n", "avg", [3, 2], paddings=[1, 1]),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], paddings=[1, 1]),
         _pooled("bmn", "b 2 m n", "max", [2, 2], strides=[2, 2]),
         _pooled("bmn", "b 2 m n", "max", [3, 2], strides=[2, 3], paddings=[1, 1, 0, 0]),
         _pooled("bmn", "b 2 m n", "max", [3, 2], strides=[2, 2], ceil_mode=True),
         _pooled("b", "b 2 m n", "max", [2, 2], strides=[3, 3], ceil_mode=True),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2]),
         _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], paddings=[1, 1], exclusive=False),
-        _pooled("b", "b 2 m n", "avg", [3, 2], strides=[2, 2], ceil_mode=True),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], ceil_mode=True),
+        _pooled("bmn", "b 2 m n", "avg", [3, 2], strides=[2, 2], ceil_mode=True, exclusive=False),
+        _pooled("bmn", "b 2 m n", "avg", [2, 3], padding_algorithm="SAME"),
+        _pooled("bmn", "b 2 m n", "max", [2, 3], padding_algorithm="SAME"),
+        _pooled("bmn", "b 2 m n", "avg", [2, 3], adaptive=True),
+        _pooled("bmn", "b 2 m n", "max", [3, 2], adaptive=True),
+        _pooled("bmn", "b 2 m n", "avg", [1, 2], adaptive=True),
         _pooled("", "b m n 2", "max", [2, 2], data_format="NHWC"),
     ),
-    "pool3d": (_pooled("bmn", "b 1 m 3 n", "max", [2, 2, 1], strides=[1, 2, 1], paddings=[1, 0, 0]),),
+    "pool3d": (
+        _pooled("bmn", "b 1 m 3 n", "max", [2, 2, 1], strides=[1, 2, 1], paddings=[1, 0, 0]),
+        _pooled("bmn", "b 1 m 3 n", "avg", [2, 2, 1], adaptive=True),
+    ),
     "pad": (
         _shaped("bnm", "b n m", paddings=[0, 0, 1, 2, 2, 0], pad_value=3.5),
         _shaped("bnm", "b n*m 2", paddings=[0, 1, 0, 0, 1, 1]),
@@ -342,7 +368,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         (
             Case({"X": _tied("b n m")}, "bnm", {"axis": 1}),
             Case({"X": below("b n 2", 3)}, "bn", {"axis": -2, "keepdims": True}),
-            _shaped("b", "b n*m", axis=1),
+            _shaped("bnm", "b n*m", axis=1),
             _shaped("", "b n", axis=1, flatten=True),
         ),
     ),
@@ -350,12 +376,13 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({"X": _tied("b n 2")}, "bn", {"axis": 1}),
         Case({"X": _tied("b n")}, "bn", {"descending": True}),
         Case({"X": below("n b", 3)}, "bn", {"axis": 0, "descending": True}),
-        _shaped("b", "b n*m", axis=1),
+        Case({"X": _tied("b n*m*2 2")}, "bnm", {"axis": 1}, backward=False),
     ),
     "top_k": (
         _shaped("bn", "b n 4", k=2),
         Case({"X": _tied("b m n")}, "bmn", {"k": 3}, least=3),
         Case({"X": below("b n", 3)}, "bn", {"k": 1}),
+        Case({"X": _tied("b n*m")}, "bnm", {"k": 3}, backward=False, least=2),
     ),
     "top_k_v2": (
         _shaped("bn", "b 4 n", k=2, axis=1),

@@ -18,6 +18,7 @@ _DECODED = {"code_type": "decode_center_size"}
 _TARGETS = {"TargetBox": reals("b n 4")}
 
 CASES: dict[str, tuple[Case, ...]] = {
+    "polygon_box_transform": (Case({"Input": reals("b 8 n m")}, "bnm"),),
     "im2sequence": (
         Case({"X": reals("2 2 n m")}, "nm", _WINDOWS, least=2),
         Case({"X": reals("2 2 3 m")}, "m", {"kernels": [3, 1]}),

@@ -41,6 +41,9 @@ CASES: dict[str, tuple[Case, ...]] = {
     "modified_huber_loss": (Case({"X": reals("b n*m 1"), "Y": bits("b n*m 1")}, "bnm"),),
     "margin_rank_loss": _alike("X1", "X2", "Label"),
     "rank_loss": _alike("Label", "Left", "Right"),
+    "sigmoid_focal_loss": (
+        Case({"X": reals("b*n 3"), "Label": below("b*n 1", 4), "FgNum": below("1", 5, 1)}, "bn"),
+    ),
     "softmax_with_cross_entropy": (
         Case({"Logits": reals("b n 4"), "Label": below("b n 1", 4)}, "bn", {"ignore_index": 1}),
         Case({"Logits": reals("b 4 n"), "Label": positive("b 4 n")}, "bn", {"axis": 1, "soft_label": True}),

@@ -79,6 +79,15 @@ class Batch:
         """How many rows a place of the dims with this label has."""
         return max(v.positions(label) for v in self.values if type(v) is Dense and label in v.labels.values())
 
+    def side(self, label: int) -> int:
+        """The larger side of an image: of this size and those beside it that are at most twice as large, as one that is
+        wide may be followed by one that is as high. 0 where there are none.
+        """
+        dense = (v for v in self.values if type(v) is Dense and label in v.labels.values())
+        beside = {self.labels[other] for v in dense for dim, other in v.labels.items() if dim > 0 and other != label}
+        alike = [n for n in beside if n <= 2 * self.labels[label]]
+        return max(self.labels[label], *alike) if alike else 0
+
     def in_room(self, room: Sizes) -> list[Any]:
         """The values in a room, which is given as ``sizes`` are."""
         at, rooms = 0, {}

@@ -46,7 +46,8 @@ class Handed(NamedTuple):
 class Feeder:
     """Turns a run's feed dict into values, with room for more where ``tiers`` says so.
 
-    ``owners`` names the variables that several devices have shares of, for each share but the first.
+    ``owners`` names the variables that several devices have shares of, for each share but the first; ``closer`` says
+    whether too large a first room is followed by closer ones, so that it may be ample.
 
     Attributes:
         tight: whether ops need the exact length of the longest sequence, not a bound; a program is then compiled for
@@ -65,6 +66,7 @@ class Feeder:
         *,
         padding: bool = True,
         ahead: bool = False,
+        closer: bool = False,
         even: bool = False,
         owners: Mapping[str, str] = MappingProxyType({}),
     ):
@@ -72,7 +74,7 @@ class Feeder:
         self._ranks = ranks
         self._tiers = tiers or Tiers(beside=False)
         self._floor, self._operations = floor, operations
-        self._padding, self._ahead = padding, ahead
+        self._padding, self._ahead, self._closer = padding, ahead, closer
         self._dims = ChangingDims(ahead=ahead)
         self._even = EvenFeeds(wanted=even)
         self._run = threading.local()
@@ -87,8 +89,12 @@ class Feeder:
         """The room that this thread's last feeds were given; None where they needed none."""
         return getattr(self._run, "visit", None) if self.padded else None
 
-    def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool) -> list[Any]:
-        """The values of the feeds ``names``; None (with a warning) for one without a variable in the program."""
+    def values(self, names: Sequence[str], feed: Mapping[str, Any], *, exact: bool, dims: bool = False) -> list[Any]:
+        """The values of the feeds ``names``; None (with a warning) for one without a variable in the program.
+
+        Args:
+            exact: whether rows have no room; ``dims``: whether dims have, then, if nothing that is fed has rows.
+        """
         if self.padded:
             self._dims.begin()
             self._run.visit = None
@@ -100,7 +106,7 @@ class Feeder:
         kinds = set(map(type, values))
         if not self.padded or kinds.isdisjoint((Ragged, Dense)):
             return values
-        if exact:
+        if exact and (not dims or Ragged in kinds or self._dims.have_rows):
             return [exactly(v) for v in values]
         values, sizes = self._labelled(names, values) if Dense in kinds else (values, {})
         if not sizes and Ragged not in kinds:
@@ -113,6 +119,10 @@ class Feeder:
         """The values that this thread was given last, in another room that they fit into."""
         found: list[Any] = self._run.batch.in_room(room)
         return found
+
+    def refuse_dims(self) -> bool:
+        """Give all dims their true size for good; returns whether any had room."""
+        return self._dims.refuse_all()
 
     def refuse(self, labels: Collection[Any]) -> bool:
         """Give the dims of dense feeds with these labels their true size; returns whether that is permanent."""
@@ -173,9 +183,13 @@ class Feeder:
         return self._tiers.visit(batch.alike, batch.sizes, batch.units, lambda: self._floors(batch))
 
     def _floors(self, batch: Batch) -> Sizes:
-        operations = {label: self._operations * batch.positions(label) for label in batch.labels}
         rows = batch.floors(self._floor, ahead=self._ahead)
-        return (*rows, *(self._dims.floor(label, each) for label, each in operations.items()))
+        return (*rows, *(self._dims.floor(n, *self._needs(batch, n)) for n in batch.labels))
+
+    def _needs(self, batch: Batch, label: int) -> tuple[int, int]:
+        """The operations of each place of a dim, and the places that an image needs in any case."""
+        side = batch.side(label)
+        return self._operations * batch.positions(label), side + (side // 4 if self._closer else 0)
 
     def _value(self, name: str, fed: Any, exact: bool) -> Any:
         if type(fed) is np.ndarray and self._accepted.get(name) == (fed.dtype, fed.shape):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.execution.rooms.buckets import bucket, first_places, pad_rows
+from fluidjax.execution.rooms.buckets import bucket, finer, first_places, pad_rows
 from lowering.values import Axis, Counted, LoDArray, RowCounts, Wide
 
 NUMBER = -1  # in place of a dim: the one number of a feed, which counts rows
@@ -183,6 +183,18 @@ class ChangingDims:
         self._rows = False
         return bool(found)
 
+    @property
+    def have_rows(self) -> bool:
+        """Whether first dims, or fed numbers, have room."""
+        return any(dim <= 0 for _, dim in self._labels)
+
+    def refuse_all(self) -> bool:
+        """Give all dims their true size for good; returns whether any had room."""
+        found = bool(self._labels)
+        self._refused |= self._labels.keys()
+        self._labels = {}
+        return found
+
     def of(self, name: str, rank: int) -> dict[int, int]:
         """The labels of a feed's dims."""
         return {dim: self._labels[name, dim] for dim in range(NUMBER, rank) if (name, dim) in self._labels}
@@ -205,12 +217,13 @@ class ChangingDims:
             found[other] = size
         return found
 
-    def floor(self, label: int, operations: int) -> int:
+    def floor(self, label: int, operations: int, side: int = 0) -> int:
         """The least room for a dim in batches of a new kind: the largest size since it changed, and a quarter more; of
-        one that is expected to change, as much as is cheap, where each place takes so many ``operations``.
+        one that is expected to change, as much as is cheap, where each place takes so many ``operations``, and as much
+        as the larger ``side`` of an image needs.
         """
         if label in self._guessed:
-            return first_places(operations)
+            return max(first_places(operations), finer(side))
         most = self._most.get(label, 0)
         return bucket(most + most // 4)
 

@@ -12,7 +12,8 @@ equal padding (``NeedsExact``)                 feeds sequences of one length as 
                                                gives room for more to all
 room for rows as in ``dense`` (``NeedsExact``)  feeds dense values as they are
 exact rows (``NeedsExact``, or an op that      feeds rows unpadded, so that every LoD is compiled; if they were,
-failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come
+failed on rows that may have been padded)      the op runs outside of the jitted step, on rows as they come; if it
+                                               did, gives no dims room, either
 a longest length (``NeedsConcrete.longest``)   is compiled for every longest length
 a fed size (``NeedsConcrete``)                 takes the number for a count of rows: see ``dense``
 a value on the host (``NeedsConcrete``)        runs the op outside of the jitted step
@@ -71,20 +72,21 @@ class Attempts:
             operations_of_row(job.program),
             padding=not job.alike,
             ahead=job.beside,
+            closer=job.beside and len(self.plan.segments) == 1,
             even=even,
             owners=job.owners,
         )
 
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """The feeds, as the next attempt takes them."""
-        return self._feeder.values(self._job.feeds, feed, exact=self.exact)
+        return self._feeder.values(self._job.feeds, feed, exact=self.exact, dims=True)
 
     def feeds_in(self, room: Sizes) -> list[Any]:
         """This thread's last feeds, in a room other than the one they were given."""
         return self._feeder.values_in(room)
 
     def exact_feeds(self, feed: Mapping[str, Any]) -> list[Any]:
-        """The feeds, unpadded."""
+        """The feeds, rows and dims as they are."""
         return self._feeder.values(self._job.feeds, feed, exact=True)
 
     @property
@@ -169,9 +171,12 @@ class Attempts:
     def _drop_padding(self, needed: NeedsExact) -> None:
         """Make the next attempt give exact rows to the op that refused padded ones.
 
-        Rows are exact throughout then; where their number depends on data, the op runs outside jit.
+        Rows are exact throughout then, while dims of dense feeds may have room if nothing fed has rows; where their
+        number depends on data, the op runs outside jit.
         """
-        if self.exact:
+        if self.exact and needed.op_index in self._outside and self._feeder.refuse_dims():
+            self._compilations.clear()  # it was no rows that had room
+        elif self.exact:
             self._cut_at(needed)
         elif self._feeder.accept_even() or self._feeder.refuse_even() or self._feeder.refuse_rows():
             self._compilations.clear()

@@ -79,7 +79,7 @@ def _encodes(attrs):
 
 def _off_priors(attrs, ndim):
     """A TargetBox meets all priors, or those along its columns; priors along its rows (axis 1) are paired with it."""
-    return Wise("target_box") if _encodes(attrs) or attrs.get("axis", 0) == 0 else None
+    return Wise("target_box") if _encodes(attrs) or attrs.get("axis", 0) == 0 else Wise("prior_box target_box")
 
 
 @sequence_infer.inferred
@@ -150,6 +150,7 @@ def box_clip(input: LoDArray, im_info):
     out="DecodeBox OutputAssignBox",
     diff="",
     lod={"DecodeBox": "target_box", "OutputAssignBox": "prior_box"},
+    rows=Wise("prior_box target_box box_score"),
 )
 def box_decoder_and_assign(prior_box, target_box, box_score, prior_box_var=None, *, box_clip: float = 4.135):
     """DecodeBox [N, 4 C]: boxes decoded from TargetBox for each class and PriorBox [N, 4], in pixels, sizes limited to

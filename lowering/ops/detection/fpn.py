@@ -46,6 +46,7 @@ def _split(counts: np.ndarray) -> np.ndarray:
     diff="",
     lod=None,
     kind="host",
+    moves="late",
     infer=_regions,
     newer="rois_num pixel_offset multi_level_rois_num",
 )
@@ -92,6 +93,7 @@ distribute_fpn_proposals.with_room(roomy.distributed)
     diff="",
     lod=None,
     kind="host",
+    moves="late",
     infer=_regions,
     newer="numbers rois_num",
 )

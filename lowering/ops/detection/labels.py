@@ -57,7 +57,7 @@ def _spread(values: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
     return wide.reshape(len(labels), -1)
 
 
-@op(out=_OUTPUTS, diff="", lod=None, kind="host", infer=_infer)
+@op(out=_OUTPUTS, diff="", lod=None, kind="host", moves="late", infer=_infer)
 def generate_proposal_labels(
     rpn_rois: Value,
     gt_classes: Value,

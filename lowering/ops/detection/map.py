@@ -98,7 +98,7 @@ def _infer(op, var_of):
 OUTPUTS = "AccumPosCount AccumTruePos AccumFalsePos MAP"
 
 
-@op(out=OUTPUTS, slots={"map": "MAP"}, diff=(), lod=None, kind="host", infer=_infer)
+@op(out=OUTPUTS, slots={"map": "MAP"}, diff=(), lod=None, kind="host", moves="late", infer=_infer)
 def detection_map(
     detect_res: Value,
     label: Value,

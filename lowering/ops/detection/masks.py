@@ -59,7 +59,7 @@ def _one_image(objects: list[Polygons], rois, labels, scale: float, resolution: 
     return chosen, masks.reshape(len(chosen), -1)
 
 
-@op(out="MaskRois RoiHasMaskInt32 MaskInt32", diff="", lod=None, kind="host", infer=_infer)
+@op(out="MaskRois RoiHasMaskInt32 MaskInt32", diff="", lod=None, kind="host", moves="late", infer=_infer)
 def generate_mask_labels(
     im_info: Value,
     gt_classes: Value,

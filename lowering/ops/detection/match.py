@@ -63,6 +63,7 @@ def _infer_matched(op_view, var_of):
     diff="",
     lod=None,
     kind="host",
+    moves="late",
     infer=_infer_matched,
 )
 def bipartite_match(dist_mat: Value, *, match_type: str = "bipartite", dist_threshold: float = 0.5):
@@ -96,7 +97,7 @@ def _infer_assigned(op_view, var_of):
     return {out: VarInfo((*found, x.shape[-1]), x.dtype, 0), weight: VarInfo((*found, 1), FP32, 0)}
 
 
-@op(out="Out OutWeight", diff="", lod=None, kind="host", infer=_infer_assigned)
+@op(out="Out OutWeight", diff="", lod=None, kind="host", moves="late", infer=_infer_assigned)
 def target_assign(x: Value, match_indices: Value, neg_indices: Value = None, *, mismatch_value: int = 0):
     """Out[i, j] = row MatchIndices[i, j] of the i-th sequence of X, with OutWeight 1, where it is matched.
 
@@ -137,7 +138,7 @@ def _hardest(loss: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray
     return np.sort(candidates[order])
 
 
-@op(out="NegIndices UpdatedMatchIndices", diff="", lod=None, kind="host", infer=_infer_mined)
+@op(out="NegIndices UpdatedMatchIndices", diff="", lod=None, kind="host", moves="late", infer=_infer_mined)
 def mine_hard_examples(
     cls_loss: Value,
     match_indices: Value,

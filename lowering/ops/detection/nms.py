@@ -141,7 +141,7 @@ def _multiclass(bboxes, scores, background_label, score_threshold, nms_top_k, ke
     return found, starts
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=infer_detections)
+@op(diff="", lod=None, kind="host", moves="late", slots={"bboxes": "BBoxes"}, infer=infer_detections)
 def multiclass_nms(
     bboxes: Value,
     scores: Value,
@@ -167,7 +167,7 @@ def multiclass_nms(
 multiclass_nms.with_room(roomy.multiclass)
 
 
-@op(out="Out Index~", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=infer_detections)
+@op(out="Out Index~", diff="", lod=None, kind="host", moves="late", slots={"bboxes": "BBoxes"}, infer=infer_detections)
 def multiclass_nms2(
     bboxes: Value,
     scores: Value,
@@ -224,6 +224,7 @@ def _decayed(boxes: np.ndarray, scores: np.ndarray, normalized: bool, sigma: flo
     diff="",
     lod=None,
     kind="host",
+    moves="late",
     slots={"bboxes": "BBoxes"},
     infer=infer_detections,
     newer="rois_num",
@@ -298,7 +299,7 @@ def _merged(boxes: np.ndarray, scores: np.ndarray, threshold: float, normalized:
     return boxes, scores
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=partial(infer_detections, level=0))
+@op(diff="", lod=None, kind="host", moves="late", slots={"bboxes": "BBoxes"}, infer=partial(infer_detections, level=0))
 def locality_aware_nms(
     bboxes: Value,
     scores: Value,

@@ -27,7 +27,15 @@ def _infer_counted(op_view, var_of):
     return found | {n: VarInfo((-1,), INT32) for n in op_view.outputs.get("NmsRoisNum") or ()}
 
 
-@op(out="Out Index NmsRoisNum?", diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=_infer_counted)
+@op(
+    out="Out Index NmsRoisNum?",
+    diff="",
+    lod=None,
+    kind="host",
+    moves="late",
+    slots={"bboxes": "BBoxes"},
+    infer=_infer_counted,
+)
 def multiclass_nms3(
     bboxes: Value,
     scores: Value,
@@ -51,7 +59,7 @@ def multiclass_nms3(
 multiclass_nms3.with_room(roomy.multiclass_counted)
 
 
-@op(out="KeepBoxesIdxs", diff="", lod=None, kind="host")
+@op(out="KeepBoxesIdxs", diff="", lod=None, kind="host", moves="late")
 def nms(boxes: Value, *, iou_threshold: float = 1.0):
     """KeepBoxesIdxs (int64) = the rows of Boxes [M, 4] that overlap no earlier kept one by more than the threshold."""
     rows = np.asarray(data_of(boxes))

@@ -61,7 +61,7 @@ def _of_images(scores, deltas, infos, anchors, variances, *, spare=False, **opti
     return joined([boxes for boxes, _ in found]), joined([probs for _, probs in found])
 
 
-@op(out="RpnRois RpnRoiProbs RpnRoisLod? RpnRoisNum?", diff="", lod=None, kind="host", infer=_infer_v2,
+@op(out="RpnRois RpnRoiProbs RpnRoisLod? RpnRoisNum?", diff="", lod=None, kind="host", moves="late", infer=_infer_v2,
     newer="rpn_rois_num")  # fmt: skip
 def generate_proposals(
     scores: Value,
@@ -91,7 +91,7 @@ def generate_proposals(
 generate_proposals.with_room(roomy.proposals)
 
 
-@op(out="RpnRois RpnRoiProbs RpnRoisNum?", diff="", lod=None, kind="host", infer=_infer_v2)
+@op(out="RpnRois RpnRoiProbs RpnRoisNum?", diff="", lod=None, kind="host", moves="late", infer=_infer_v2)
 def generate_proposals_v2(
     scores: Value,
     bbox_deltas: Value,

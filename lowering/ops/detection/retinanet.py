@@ -40,7 +40,7 @@ def _one_image(levels, keep_top_k: int, threshold: float, eta: float) -> np.ndar
     return np.concatenate([labels[kept, None] + 1, scores[kept, None], boxes[kept]], axis=1).astype(boxes.dtype)
 
 
-@op(diff="", lod=None, kind="host", slots={"bboxes": "BBoxes"}, infer=partial(infer_detections, level=0))
+@op(diff="", lod=None, kind="host", moves="late", slots={"bboxes": "BBoxes"}, infer=partial(infer_detections, level=0))
 def retinanet_detection_output(
     bboxes: list[Value],
     scores: list[Value],

@@ -232,7 +232,7 @@ def _(x, y, *, dim):
         fitting.dim("X", x, dim, 3)
 
 
-@op()
+@op(rows=Wise("x y"))
 def bilinear_tensor_product(x, y, weight, bias=None):
     """Out[b, i] = X[b] Weight[i] Y[b] + Bias[0, i]; X [B, M], Y [B, N], Weight [K, M, N]."""
     out = jnp.einsum("bm,kmn,bn->bk", x, weight, y)

@@ -16,11 +16,12 @@ from lowering.ops.nn import pool_kernels as kernels
 from lowering.ops.nn import windows
 from lowering.ops.nn.conv import channel_back, channel_first
 from lowering.ops.nn.conv_kernels import resolve_padding
+from lowering.ops.nn.interpolate import spatial_axes
 from lowering.ops.nn.pool_kernels import Axis, adaptive_axis
 from lowering.program import PADDLE_2
 from lowering.registry import WISE, op
-from lowering.symbols import is_symbol
-from lowering.values import Meta
+from lowering.sizes.counts import RowSize, sizes_along
+from lowering.values import LoDArray, Meta, data_of
 
 
 def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive=False, ceil_mode=False,
@@ -40,7 +41,7 @@ def pool_axes(sizes, ksize, strides, paddings, *, global_pooling=False, adaptive
 
 def _at_least_lowest(x, axes):
     """A box that lies in the padding as a whole has the maximum -FLT_MAX, whatever the dtype."""
-    if not any(is_symbol(axis.size) for axis in axes) and all((axis.counts() > 0).all() for axis in axes):
+    if all(axis.filled for axis in axes):
         return x
     return jnp.maximum(x, jnp.asarray(-np.finfo(np.float32).max, x.dtype))
 
@@ -66,7 +67,7 @@ def max_pool_grad(x, out, d_out, axes):
 
 def _divisor(axes, exclusive, dtype, release):
     """Number of rows averaged in each box, broadcastable to the output."""
-    inside = exclusive or any(not isinstance(a, Axis) for a in axes)
+    inside = exclusive or any(not isinstance(a, Axis) or isinstance(a.k, RowSize) for a in axes)
     if not inside and (release < PADDLE_2 or not any(a.beyond for a in axes)):
         return jnp.asarray(math.prod(a.k for a in axes), dtype)
     counts = jnp.ones((1,) * len(axes), dtype)
@@ -98,20 +99,25 @@ def avg_pool_grad(d_out, axes, exclusive, release=0):
     return d_x.astype(d_out.dtype)
 
 
+def _sizes(x, data_format):
+    """The sizes that windows move along, which are ``RowSize`` where the op is given a value with its room."""
+    return sizes_along(x, spatial_axes(x, data_format))
+
+
 def _pool(x, pooling_type, exclusive, data_format, release, ksize, strides, paddings, **options):
-    x = channel_first(x, data_format)
-    axes = pool_axes(x.shape[2:], ksize, strides, paddings, **options)
+    axes = pool_axes(_sizes(x, data_format), ksize, strides, paddings, **options)
+    x = channel_first(data_of(x), data_format)
     out = max_pool(x, axes) if _is_max(pooling_type) else avg_pool(x, axes, exclusive, release)
     return channel_back(out, data_format)
 
 
-def _pool_grad(x, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
-               data_format, padding_algorithm, ctx):  # fmt: skip
-    x, out, d_out = (channel_first(v, data_format) for v in (x, out, d_out))
+def _pool_grad(x: LoDArray, out, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive,
+               adaptive, ceil_mode, data_format, padding_algorithm, ctx):  # fmt: skip
     axes = pool_axes(
-        x.shape[2:], ksize, strides, paddings, global_pooling=global_pooling, adaptive=adaptive, ceil_mode=ceil_mode,
-        padding_algorithm=padding_algorithm,
+        _sizes(x, data_format), ksize, strides, paddings, global_pooling=global_pooling, adaptive=adaptive,
+        ceil_mode=ceil_mode, padding_algorithm=padding_algorithm,
     )  # fmt: skip
+    x, out, d_out = (channel_first(v, data_format) for v in (data_of(x), out, d_out))
     if _is_max(pooling_type):
         dx = max_pool_grad(x, out, d_out, axes)
     else:
@@ -141,7 +147,7 @@ def _images(shapes, attr):
 
 @op(vendor="use_cudnn use_mkldnn use_quantizer", rows=WISE, infer=by_rule(_images))
 def pool2d(
-    x,
+    x: LoDArray,
     *,
     pooling_type: str,
     ksize: list[int],
@@ -168,7 +174,7 @@ pool2d.grad(_pool_grad)
 
 @op(vendor="use_cudnn use_mkldnn", rows=WISE)
 def pool3d(
-    x,
+    x: LoDArray,
     *,
     pooling_type: str,
     ksize: list[int],

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.sizes.counts import RowSize
 from lowering.symbols import is_symbol
 
 UNROLL = 16
@@ -20,7 +21,10 @@ UNROLL = 16
 
 @dataclass(frozen=True)
 class Axis:
-    """The windows along one axis of `size` rows: window i covers rows starts[i] .. starts[i] + lengths[i]."""
+    """The windows along one axis of `size` rows: window i covers rows starts[i] .. starts[i] + lengths[i].
+
+    A size that is that of a dim with room is the room; what is counted are the rows that a run uses.
+    """
 
     size: int
     out: int
@@ -53,11 +57,17 @@ class Axis:
         """Windows side by side that cover the axis exactly."""
         return self.stride == self.k and self.low == 0 and self.out * self.k == self.size
 
+    @property
+    def filled(self) -> bool:
+        """Whether each window is known to have rows in it."""
+        return not _in_run(self.size) and bool((self.counts() > 0).all())
+
     def counts(self, around: int = 0) -> np.ndarray:
         """Rows in each window, of the input and of ``around`` more at each of its ends."""
-        xp = jnp if is_symbol(self.size) else np
+        xp = jnp if _in_run(self.size) else np
         start = xp.arange(self.out) * self.stride - self.low
-        return xp.minimum(start + xp.asarray(self.k), xp.asarray(self.size + around)) - xp.maximum(start, -around)
+        end = xp.asarray(used(self.size) + around)
+        return xp.minimum(start + xp.asarray(self.k), end) - xp.maximum(start, -around)
 
 
 @dataclass(frozen=True)
@@ -66,28 +76,46 @@ class AdaptiveAxis:
 
     size: int
     out: int
+    filled = True
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first row of each window, and the one after its last."""
+        i, size = np.arange(self.out, dtype=np.int32), used(self.size)
+        return i * size // self.out, -(-(i + 1) * size // self.out)
 
     @cached_property
     def table(self) -> np.ndarray:
         """Row of tap t of window i, [out, taps]; short windows repeat their last row."""
-        i = np.arange(self.out)
-        start, end = i * self.size // self.out, -(-(i + 1) * self.size // self.out)
-        return np.minimum(start[:, None] + np.arange((end - start).max()), end[:, None] - 1)
+        start, end = self.bounds
+        xp = jnp if _in_run(self.size) else np
+        longest = -(-int(self.size) // self.out) + 1 if _in_run(self.size) else (end - start).max()
+        return xp.minimum(start[:, None] + np.arange(longest), end[:, None] - 1)
 
     def counts(self) -> np.ndarray:
         """Rows of the input in each window."""
-        i = np.arange(self.out)
-        return -(-(i + 1) * self.size // self.out) - i * self.size // self.out
+        start, end = self.bounds
+        return end - start
 
     def matrix(self) -> np.ndarray:
         """0/1 matrix [out, size]: which rows each window sums."""
-        i, rows = np.arange(self.out)[:, None], np.arange(self.size)
-        return (rows >= i * self.size // self.out) & (rows < -(-(i + 1) * self.size // self.out))
+        (start, end), rows = self.bounds, np.arange(int(self.size))
+        return (rows >= start[:, None]) & (rows < end[:, None])
+
+
+def used(size):
+    """A size; of a dim with room, the number of rows that a run uses."""
+    return size.nrows if isinstance(size, RowSize) else size
+
+
+def _in_run(size) -> bool:
+    """Whether only a run knows a size."""
+    return is_symbol(size) or isinstance(size, RowSize)
 
 
 def adaptive_axis(size: int, out: int) -> Axis | AdaptiveAxis:
     """Adaptive windows, as plain tiles where they divide evenly."""
-    if out > 0 and size % out == 0:
+    if out > 0 and not isinstance(size, RowSize) and size % out == 0:
         return Axis(size, out, size // out, size // out, 0)
     return AdaptiveAxis(size, out)
 

@@ -193,7 +193,10 @@ def _convolved(shapes, attr):
     return {"Output": (x[0], filter[0], *(-1 if axis[0] < 0 else windows.count(*axis) for axis in of_axis))}
 
 
-@op(out="Output", lod=None, grad="vjp", reads="input offset mask filter", infer=by_rule(_convolved))
+@op(
+    out="Output", lod=None, rows=Wise("input offset mask"), grad="vjp", reads="input offset mask filter",
+    infer=by_rule(_convolved),
+)  # fmt: skip
 def deformable_conv(
     input,
     offset,
@@ -211,7 +214,10 @@ def deformable_conv(
     return deformable(input, offset, mask, filter, strides, paddings, dilations, groups, deformable_groups)
 
 
-@op(out="Output", lod=None, grad="vjp", reads="input offset filter", infer=by_rule(_convolved))
+@op(
+    out="Output", lod=None, rows=Wise("input offset"), grad="vjp", reads="input offset filter",
+    infer=by_rule(_convolved),
+)  # fmt: skip
 def deformable_conv_v1(
     input,
     offset,

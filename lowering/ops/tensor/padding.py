@@ -8,7 +8,7 @@ import numpy as np
 from lowering.ops import fitting
 from lowering.ops.shared import ints, names_in, outputs_like, transpose_of
 from lowering.program import VarInfo
-from lowering.registry import WISE, op
+from lowering.registry import WISE, Wise, op
 from lowering.values import LoDArray, Meta, Wide, data_of
 
 
@@ -93,7 +93,7 @@ def _infer_pad2d(op, var_of):
     return outputs_like(op, "Out", VarInfo(tuple(dims), x.dtype, x.lod_level))
 
 
-@op(diff="x", infer=_infer_pad2d)
+@op(diff="x", rows=Wise("x"), infer=_infer_pad2d)
 def pad2d(
     x: LoDArray,
     paddings=None,
