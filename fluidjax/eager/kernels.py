@@ -51,8 +51,8 @@ def flatten(slots: Mapping[str, Any]) -> tuple[list[Any], Layout]:
     return flat, tuple(layout)
 
 
-def _named(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by slot, taken in sequence."""
+def by_slot(layout: Layout, names: Sequence[Any]) -> dict[str, list[Any]]:
+    """Names, or what else each variable has, by slot, taken in sequence."""
     named, begin = {}, 0
     for entry in layout:
         slot, count = (entry, 1) if isinstance(entry, str) else entry
@@ -136,15 +136,15 @@ class Kernel:
         self.type, self.ins, self.outs, self.aliases, self.declared = type, ins, outs, aliases, declared
         self.definition = lowering.get_op(type)
         self.attrs = lowering.check_attrs(type, attrs)
-        inputs = _named(ins, [f"i{k}" for k in range(_count(ins))])
+        inputs = by_slot(ins, [f"i{k}" for k in range(_count(ins))])
         names = [f"o{k}" if w else EMPTY for k, w in enumerate(wanted)]
         for k, source in enumerate(aliases):
             if source >= 0:
                 names[k] = f"i{source}"
-        self.view = OpView(type, inputs, _named(outs, names), {**self.attrs, "op_role": int(backward)})
+        self.view = OpView(type, inputs, by_slot(outs, names), {**self.attrs, "op_role": int(backward)})
         self._check_slots(inputs, self.view.outputs)
         self._wanted = wanted
-        self._variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
+        self.variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
         self.known: dict[tuple[Spec, ...], Outcome] = {}
         self._untraceable: set[Any] = set()  # signatures of inputs with which tracing fails: the rule needs numbers
@@ -173,7 +173,7 @@ class Kernel:
 
     @cached_property
     def _runner(self) -> Runner:
-        return Runner(_Variables(self._variables))  # type: ignore[arg-type]
+        return Runner(_Variables(self.variables))  # type: ignore[arg-type]
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         for kind, given, slots in (
@@ -211,7 +211,7 @@ class Kernel:
 
     def _run_raw(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of an op that takes host values or raw values."""
-        key, flat = (_wrapped(flat[0]), flat[1:]) if self.takes_key else (None, flat)
+        key, flat = (wrapped_key(flat[0]), flat[1:]) if self.takes_key else (None, flat)
         names = [name for names in self.view.inputs.values() for name in names]
         env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
         runner = Runner(self._runner.program, key=key, interpret=True, platform=default_device().platform)
@@ -219,10 +219,10 @@ class Kernel:
         return tuple([exact(results.get(name)) for names in self.view.outputs.values() for name in names])
 
     def _values(self, flat: Sequence[Any]) -> dict[str, Any]:
-        by_slot = _named(self.ins, flat)
+        found_in = by_slot(self.ins, flat)
         values: dict[str, Any] = {}
         for slot in self.definition.inputs:
-            found = by_slot.get(slot.name, [])
+            found = found_in.get(slot.name, [])
             values[slot.name] = found if slot.duplicable else (found[0] if found else None)
         return values
 
@@ -236,7 +236,7 @@ class Kernel:
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The rule on input values, preceded by the key for a kernel that takes one."""
         words, flat = (flat[0], flat[1:]) if self.takes_key else (self.own_key, flat)
-        return self._rule(flat, None if words is None else _wrapped(words))
+        return self._rule(flat, None if words is None else wrapped_key(words))
 
     def _flat_results(self, results: Mapping[str, Any]) -> tuple[Any, ...]:
         flat: list[Any] = []
@@ -353,7 +353,8 @@ _BINARY = frozenset(
 ) | {"mul", "matmul"}
 
 
-def _wrapped(words: Any) -> Any:
+def wrapped_key(words: Any) -> Any:
+    """The key of these two words."""
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 

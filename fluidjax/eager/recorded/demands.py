@@ -20,6 +20,7 @@ from fluidjax.eager.sequences.packs import taken
 from fluidjax.eager.values import Spec, Value
 from lowering.engine.checks import Demand, bad_places, demands, flag_of, merged, source_of
 from lowering.program import FRAMEWORK_FOLDERS
+from lowering.wide.sizes import sized
 
 
 class DemandKernel(Kernel):
@@ -40,10 +41,14 @@ class DemandKernel(Kernel):
     def _found(self, flat: Sequence[Any]) -> list[tuple[Demand, Any]]:
         check = self.definition.demands
         assert check is not None
-        values = self._values(flat)
+        values = sized(check, self._values(flat))
         return [(d, source_of(self.definition, d, values)) for d in demands(check, values, self.attrs)]
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        return self.flags(flat)
+
+    def flags(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        """The output for input values, which may have spare room, inside jit."""
         flags = [flag_of(demand, source) for demand, source in self._found(flat)]
         if not flags:
             return ()
