@@ -19,6 +19,7 @@ import lowering
 from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.first.runs import FirstRuns, plain_arrays, signature_of
+from fluidjax.eager.roomy.laws import MOST, Law
 from fluidjax.eager.values import Spec, spec_of
 from fluidjax.execution.executables.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
@@ -107,6 +108,7 @@ class Kernel:
         aliases: for each output the number of the input whose variable it is, -1 for none; () if there are none.
         plans: the gradient, by the inputs that need one (see ``tape``).
         first: which runs are on NumPy (see ``first``).
+        laws: what it is known to make of sizes (see ``roomy.laws``).
         known: the specs of outputs by those of inputs; None if known only to a run; if all outputs are unchanged
             inputs, for each output the number of the input.
         takes_key: whether it draws random numbers from a key passed as its first input.
@@ -148,7 +150,7 @@ class Kernel:
         self.plans: dict[Any, Any] = {}
         self.known: dict[tuple[Spec, ...], Outcome] = {}
         self._untraceable: set[Any] = set()  # signatures of inputs with which tracing fails: the rule needs numbers
-        self.first = FirstRuns()
+        self.first, self.laws = FirstRuns(), list[Law]()
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special
         # As in a program (see ``Runner.draw_key``): an eager net and the static one begin with the same weights.
@@ -267,14 +269,28 @@ class Kernel:
         if known:
             self._check_fits(specs)
         if self.plain and not self.on_host and known:
+            found = self._by_law(specs)
+        if found is not None:
+            self.first.put_off(self._avals(specs), partial(with_x64, self._traced, specs))
+        elif self.plain and not self.on_host and known:
             found = uninterrupted(partial(with_x64, self._traced, specs))
         self.known[specs] = found
         return found
 
+    def learn(self, law: Law | None) -> None:
+        """Note what the op makes of sizes."""
+        if law is not None and law not in self.laws:
+            self.laws = [law, *self.laws[: MOST - 1]]
+
+    def _by_law(self, specs: tuple[Spec, ...]) -> tuple[Spec | None, ...] | None:
+        return next((found for law in self.laws if (found := law.outputs(specs)) is not None), None)
+
+    def _avals(self, specs: tuple[Spec, ...]) -> list[Any]:
+        key = [jax.ShapeDtypeStruct((2,), np.uint32)] if self.takes_key else []
+        return [*key, *[spec.aval for spec in specs]]
+
     def _traced(self, specs: tuple[Spec, ...]) -> Outcome:
-        avals = [spec.aval for spec in specs]
-        if self.takes_key:
-            avals.insert(0, jax.ShapeDtypeStruct((2,), np.uint32))
+        avals = self._avals(specs)
         try:
             traced = self.jitted.trace(*avals)
         except (NeedsExact, NeedsConcrete):

@@ -79,7 +79,7 @@ class Affine(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.__dict__.pop("jitted", None)
         self.known, self.given, self.movable, self.way, self.backward = {}, None, False, way, way != "out"
-        self.kernel, self.first, self._untraceable = kernel, FirstRuns(), set()
+        self.kernel, self.first, self._untraceable, self.laws = kernel, FirstRuns(), set(), []
         self.ins = ("X", "Numbers") if way == "out" else ("X", "Numbers", "Gradient")
         self.plans = _Plans(self)
 

@@ -20,7 +20,7 @@ def nothing_remembered() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long steps take and how many processors there are decide nothing here (test_tiers and test_rooms see to it)."""
+    """How long steps take and how many processors there are decide nothing here (test_tiers, test_rooms see to it)."""
     monkeypatch.setattr(tiers, "_WELL", 1e9)
     monkeypatch.setattr(blocks, "PRICE", 1e9)
     monkeypatch.setattr(blocks, "one_processor", lambda: False)

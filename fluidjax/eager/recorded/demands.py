@@ -31,6 +31,7 @@ class DemandKernel(Kernel):
         self.type = f"{kernel.type}_demands"
         self.known, self.demands, self.backward = {}, None, True  # checks are not checked themselves
         self.checked, self.first, self._untraceable = False, FirstRuns(), set()
+        self.laws = []
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
         self.__dict__.pop("jitted", None)
         assert self.definition.demands is not None

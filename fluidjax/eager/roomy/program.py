@@ -11,13 +11,14 @@ from typing import Any
 
 from fluidjax.eager.kernels import Kernel, by_slot, wrapped_key
 from fluidjax.eager.recorded.demands import DemandKernel
+from fluidjax.eager.roomy.laws import law_of
 from fluidjax.eager.sequences.order import Order, Record
 from fluidjax.execution.executables.executable import default_device
 from lowering.engine.align import Expected, FedRows
 from lowering.engine.runner import Runner
 from lowering.errors import NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, VarView
-from lowering.values import RowCounts, SelectedRows, Wide
+from lowering.values import RowCounts, Wide
 from lowering.wide.calls import check_gradients_of_wide
 
 
@@ -89,6 +90,7 @@ class Recorded:
         names += [view.inputs[slot][0] for slot in kernel.definition.updates]
         if isinstance(kernel, DemandKernel):
             results = kernel.flags(values)
+            kernel.learn(law_of(values, results))
         elif not any(isinstance(value, (Wide, RowCounts)) for value in values):
             results = kernel.run(values if key is None else [key, *values])
             check_gradients_of_wide(view, dict(zip(names, results, strict=True)), self._env)
@@ -97,8 +99,11 @@ class Recorded:
                 raise NeedsSizes(f"op {kernel.type}, which runs in a way of its own")
             words = kernel.own_key if key is None else key
             self._runner.key_of_op = None if words is None else wrapped_key(words)
+            expected = len(self.expected)
             found = self._runner.run_op(view, self._env)
             results = tuple([found.get(name) for name in names])
+            if len(self.expected) == expected:
+                kernel.learn(law_of(values, results))
         for code, value in enumerate(results, begin):
             self._env[_name(code)] = value
             if code in self._forward:
@@ -167,8 +172,3 @@ class Recorded:
 
 def _name(code: int) -> str:
     return f"v{code}" if code >= 0 else f"leaf{~code}"
-
-
-def sparse(values: Sequence[Any]) -> bool:
-    """Whether some values are rows of a sparse matrix."""
-    return any(isinstance(value, SelectedRows) for value in values)
