@@ -83,13 +83,13 @@ class Counting(Encoder):
         return layers.reduce_sum(loss) / float(length), logits
 
 
-class Sorting(Encoder):
+class Diverging(Encoder):
     """With an op that needs exact sizes."""
 
     def forward(self, words: Any) -> tuple[Any, Any]:
-        x = layers.cumsum(self.words(words), axis=1, reverse=True)
-        logits = self.out(layers.reverse(x, [1]))
-        return layers.mean(layers.softmax_with_cross_entropy(logits, layers.unsqueeze(words, [2]))), logits
+        logits = self.out(self.norm(self.words(words)))
+        target = layers.softmax(0.5 * layers.reverse(logits, [1]))
+        return layers.reduce_sum(layers.kldiv_loss(logits, target, "mean")), logits
 
 
 class Translating(Attention):
@@ -145,13 +145,13 @@ def rooms() -> list[tuple[int, ...]]:
     return [b.layout.rooms for k in {e.guest.kind for e in recorder.blocks._entries.values()} for b in k.blocks]
 
 
-ONE = [(5,), (7,), (4,), (8,), (1,), (6,), (7,), (20,), (3,)]
-TWO = [(5, 5), (7, 7), (6, 6), (4, 7), (8, 3), (3, 8), (7, 7)]
+ONE = [(5,), (7,), (4,), (1,), (6,), (12,), (3,)]
+TWO = [(5, 5), (6, 6), (7, 7), (4, 7), (8, 3), (3, 8)]
 
 
 @pytest.mark.parametrize(
     ("kind", "lengths", "made"),
-    [(Encoder, ONE, 2), (Dropping, ONE, 2), (Counting, ONE, 0), (Sorting, ONE, 0), (Translating, TWO, 2)],
+    [(Encoder, ONE, 2), (Dropping, ONE, 2), (Counting, ONE, 0), (Diverging, ONE, 0), (Translating, TWO, 2)],
     ids=lambda value: getattr(value, "__name__", None),
 )
 @pytest.mark.usefixtures("at_once")

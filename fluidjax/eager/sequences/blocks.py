@@ -38,6 +38,7 @@ _KEPT, _OPS = 1024, 200_000  # sequences that are remembered, and their ops
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
 _SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
 _QUICK = 3  # times as many if they are compiled quickly at first
+_WELL = 3  # times as long as compiling quickly takes compiling well
 _LENGTH, _PATIENCE = 64, 4  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
 _OFTEN = 0.0002  # per op: in long ones that took this long, parts without repetitions are compiled too
 _SECONDS = 0.004  # per op: longer ones, once repeating them has taken this long, which is half of what compiling takes
@@ -176,7 +177,7 @@ class Blocks:
         guest, kind = entry.guest, entry.guest.kind
         found = guest.room(alive) if kind.blocks else None
         if found is None and kind.open and entry.short(point.depth) and default_device().platform == "cpu":
-            dear = first and kind.dear(PRICE * point.depth)
+            dear = first and kind.dear(PRICE * point.depth * (1 if entry.quick else _WELL))
             if dear or (not first and entry.wants(alive, point.depth)):
                 self._ask_room(entry, point, arrays, alive, wait=dear)
                 found = guest.room(alive)
