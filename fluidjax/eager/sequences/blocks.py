@@ -144,7 +144,7 @@ class Blocks:
             block = entry.fitting(alive, keeps)
             if block.__class__ is Whole and block.keeps >= keeps:
                 return block.run(arrays, alive)
-        if not keeps and (served := self._served(entry, point, arrays, alive, first)) is not None:
+        if block.__class__ is not Whole and (served := self._served(entry, point, arrays, alive, first, keeps)):
             return served[0].run_sizes(arrays, alive, served[1])
         if first:
             entry.family.see(alive)
@@ -167,7 +167,7 @@ class Blocks:
         return results
 
     def _served(
-        self, entry: Entry, point: Point, arrays: list[Any], alive: tuple[int, ...], first: bool
+        self, entry: Entry, point: Point, arrays: list[Any], alive: tuple[int, ...], first: bool, keeps: bool
     ) -> tuple[Roomy, Any] | None:
         """A block with room that serves the sequence, and the sizes to tell it.
 
@@ -183,8 +183,8 @@ class Blocks:
                 found = guest.room(alive)
         if found is not None:
             entry.family.see(alive)
-            if guest.pays(*found, point.depth) and entry.wants(alive, point.depth):
-                self._ask(entry, True, point, arrays, alive, False)
+            if guest.pays(*found, point.depth) and entry.wants(alive, point.depth, keeps):
+                self._ask(entry, True, point, arrays, alive, keeps)
         return found
 
     def _ask_room(self, entry: Entry, point: Point, arrays: list[Any], alive: tuple[int, ...], *, wait: bool) -> None:
@@ -257,6 +257,9 @@ class Blocks:
         return entry
 
     def _guest(self, point: Point) -> Guest:
+        """A sequence as one of its kind; one that is never compiled as one block is alone."""
+        if point.depth > _SMALL * _QUICK:
+            return Guest(Kind(), ())
         way = point.way()
         kind = self._kinds.setdefault(tuple([*chain.from_iterable([(p.kernel, *p.codes) for p in way])]), Kind())
         kind.see(way)
