@@ -97,6 +97,10 @@ class Recorded:
         else:
             if type(kernel) is not Kernel or not kernel.plain:
                 raise NeedsSizes(f"op {kernel.type}, which runs in a way of its own")
+            if kernel.definition.forward is not None and any(
+                code not in self._forward for code, name in enumerate(names, begin) if name != EMPTY
+            ):
+                raise NeedsSizes(f"op {kernel.type} gives gradients of what is not known")
             words = kernel.own_key if key is None else key
             self._runner.key_of_op = None if words is None else wrapped_key(words)
             before, self._runner.fed.expected = self.expected, {}
