@@ -19,7 +19,7 @@ import lowering
 from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.first.runs import FirstRuns, plain_arrays, signature_of
-from fluidjax.eager.roomy.laws import MOST, Law
+from fluidjax.eager.laws import MOST, Law
 from fluidjax.eager.values import Spec, spec_of
 from fluidjax.execution.executables.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
@@ -108,7 +108,7 @@ class Kernel:
         aliases: for each output the number of the input whose variable it is, -1 for none; () if there are none.
         plans: the gradient, by the inputs that need one (see ``tape``).
         first: which runs are on NumPy (see ``first``).
-        laws: what it is known to make of sizes (see ``roomy.laws``).
+        laws: what it is known to make of sizes (see ``laws``).
         known: the specs of outputs by those of inputs; None if known only to a run; if all outputs are unchanged
             inputs, for each output the number of the input.
         takes_key: whether it draws random numbers from a key passed as its first input.
@@ -119,10 +119,11 @@ class Kernel:
         direct: whether its compiled function is called directly.
         plain: whether it is a function of arrays; otherwise it runs immediately, on its variables' values.
         recorded: whether sequences of ops contain it, which another object of the same content would not continue.
+        takes_room: whether its function takes values with room as they are (see ``sequences.program``).
         sources: whether it has no inputs: its outputs are constants, or drawn.
     """
 
-    recorded = False
+    recorded = takes_room = False
 
     def __init__(
         self,

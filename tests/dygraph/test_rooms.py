@@ -11,8 +11,7 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.eager.recorded.pending import recorder
-from fluidjax.eager.roomy import guests, kinds
-from fluidjax.eager.sequences import blocks
+from fluidjax.eager.sequences import blocks, guests, kinds
 
 dg, layers = fluid.dygraph, fluid.layers
 WIDTH = 4

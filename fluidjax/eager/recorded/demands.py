@@ -26,6 +26,8 @@ from lowering.wide.sizes import sized
 class DemandKernel(Kernel):
     """A kernel from another kernel's inputs to int64 [2]: (whether a demand is broken, the bad number)."""
 
+    takes_room = True
+
     def __init__(self, kernel: Kernel) -> None:
         self.__dict__.update(kernel.__dict__)
         self.type = f"{kernel.type}_demands"
@@ -46,10 +48,6 @@ class DemandKernel(Kernel):
         return [(d, source_of(self.definition, d, values)) for d in demands(check, values, self.attrs)]
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        return self.flags(flat)
-
-    def flags(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        """The output for input values, which may have spare room, inside jit."""
         flags = [flag_of(demand, source) for demand, source in self._found(flat)]
         if not flags:
             return ()

@@ -21,14 +21,14 @@ from weakref import WeakValueDictionary
 
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.garbage import wait_for
-from fluidjax.eager.roomy.block import Roomy
-from fluidjax.eager.roomy.guests import PRICE, Guest
-from fluidjax.eager.roomy.kinds import Kind, leaves_of
 from fluidjax.eager.sequences.chunks import Chunked, Chunks
+from fluidjax.eager.sequences.guests import PRICE, Guest
 from fluidjax.eager.sequences.jobs import BETTER, Jobs, one_processor
+from fluidjax.eager.sequences.kinds import Kind, leaves_of
 from fluidjax.eager.sequences.order import Record, one_by_one
 from fluidjax.eager.sequences.packs import donatable, replaced, taken
 from fluidjax.eager.sequences.points import Point
+from fluidjax.eager.sequences.roomy import Roomy
 from fluidjax.eager.sequences.tiers import light
 from fluidjax.eager.sequences.whole import Whole
 from fluidjax.execution.executables.executable import default_device

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from fluidjax.base.enums import VarType
-from fluidjax.eager.roomy.kinds import Layout
-from fluidjax.eager.roomy.program import Recorded
+from fluidjax.eager.sequences.kinds import Layout
 from fluidjax.eager.sequences.order import Record
 from fluidjax.eager.sequences.packs import taken
+from fluidjax.eager.sequences.program import Recorded
 from fluidjax.eager.sequences.whole import Whole
 from fluidjax.eager.values import Spec
 from fluidjax.execution.rooms.dense import grown

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fluidjax.eager.roomy.block import Roomy
-from fluidjax.eager.roomy.kinds import Kind, Shapes
+from fluidjax.eager.sequences.kinds import Kind, Shapes
+from fluidjax.eager.sequences.roomy import Roomy
 
 PRICE = 0.008  # seconds per op that a block takes to compile
 _CALL = 2e-6  # seconds per op that a run takes longer than one of a block of its own: its step is not promised

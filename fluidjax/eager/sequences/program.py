@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluidjax.eager.kernels import Kernel, by_slot, wrapped_key
-from fluidjax.eager.recorded.demands import DemandKernel
-from fluidjax.eager.roomy.laws import law_of
+from fluidjax.eager.laws import law_of
 from fluidjax.eager.sequences.order import Order, Record
 from fluidjax.execution.executables.executable import default_device
 from lowering.engine.align import Expected, FedRows
@@ -88,8 +87,8 @@ class Recorded:
         view = self._view(at, kernel, codes, begin)
         names = [name for slot in view.outputs.values() for name in slot]
         names += [view.inputs[slot][0] for slot in kernel.definition.updates]
-        if isinstance(kernel, DemandKernel):
-            results = kernel.flags(values)
+        if kernel.takes_room:
+            results = kernel.jitted(*values)
             kernel.learn(law_of(values, results))
         elif not any(isinstance(value, (Wide, RowCounts)) for value in values):
             results = kernel.run(values if key is None else [key, *values])

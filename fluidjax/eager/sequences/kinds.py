@@ -12,7 +12,7 @@ from fluidjax.eager.values import Spec, is_plain
 from fluidjax.execution.rooms.buckets import finer
 
 if TYPE_CHECKING:
-    from fluidjax.eager.roomy.block import Roomy
+    from fluidjax.eager.sequences.roomy import Roomy
 
 _SEEN = 16  # sequences of a kind by which dims are told apart
 _BLOCKS = 4  # blocks with room of a kind: for longer inputs, for other outputs, for dims that went together before
