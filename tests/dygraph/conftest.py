@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluidjax.eager.sequences import blocks, tiers
+from fluidjax.eager.sequences import blocks, tiers, whole
 from tests.dygraph import afresh
 
 
@@ -29,7 +29,8 @@ def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def compiled_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that compare bits of small nets: where blocks are compiled well, these are as those of single ops."""
-    monkeypatch.setattr(blocks, "light", lambda *args: False)
+    for module in (blocks, whole):
+        monkeypatch.setattr(module, "light", lambda *args: False)
 
 
 @pytest.fixture
