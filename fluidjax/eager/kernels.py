@@ -119,11 +119,10 @@ class Kernel:
         direct: whether its compiled function is called directly.
         plain: whether it is a function of arrays; otherwise it runs immediately, on its variables' values.
         recorded: whether sequences of ops contain it, which another object of the same content would not continue.
-        takes_room: whether its function takes values with room as they are (see ``sequences.program``).
         sources: whether it has no inputs: its outputs are constants, or drawn.
     """
 
-    recorded = takes_room = False
+    recorded = False
 
     def __init__(
         self,
@@ -342,6 +341,10 @@ class Kernel:
             if plain_arrays(flat):
                 self._untraceable.add(signature_of(flat))
             return self._with_numbers(flat)
+
+    def in_room(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The outputs for inputs with spare room, inside jit; None where a runner gives them."""
+        return None
 
     def _with_numbers(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The rule on host values (such as a shape), every one of which is known here."""

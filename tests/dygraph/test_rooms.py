@@ -82,6 +82,16 @@ class Counting(Encoder):
         return layers.reduce_sum(loss) / float(length), logits
 
 
+class Ending(Encoder):
+    """With what is at the last place, wherever that is."""
+
+    def forward(self, words: Any) -> tuple[Any, Any]:
+        x = self.words(words)
+        x = self.attend(x, x, 0.0 * layers.reduce_sum(x))
+        logits = self.out(2.0 * x[:, -1])
+        return layers.mean(layers.softmax_with_cross_entropy(logits, words[:, -1:])), logits
+
+
 class Diverging(Encoder):
     """With an op that needs exact sizes."""
 
@@ -145,12 +155,20 @@ def rooms() -> list[tuple[int, ...]]:
 
 
 ONE = [(5,), (7,), (4,), (1,), (6,), (12,), (3,)]
+ENDING = [(5,), (6,), (7,), (8,), (4,), (9,), (3,)]  # from the third on, where it is cut is an operand
 TWO = [(5, 5), (6, 6), (7, 7), (4, 7), (8, 3), (3, 8)]
 
 
 @pytest.mark.parametrize(
     ("kind", "lengths", "made"),
-    [(Encoder, ONE, 2), (Dropping, ONE, 2), (Counting, ONE, 0), (Diverging, ONE, 0), (Translating, TWO, 2)],
+    [
+        (Encoder, ONE, 2),
+        (Dropping, ONE, 2),
+        (Counting, ONE, 0),
+        (Diverging, ONE, 0),
+        (Ending, ENDING, 2),
+        (Translating, TWO, 2),
+    ],
     ids=lambda value: getattr(value, "__name__", None),
 )
 @pytest.mark.usefixtures("at_once")

@@ -26,8 +26,6 @@ from lowering.wide.sizes import sized
 class DemandKernel(Kernel):
     """A kernel from another kernel's inputs to int64 [2]: (whether a demand is broken, the bad number)."""
 
-    takes_room = True
-
     def __init__(self, kernel: Kernel) -> None:
         self.__dict__.update(kernel.__dict__)
         self.type = f"{kernel.type}_demands"
@@ -55,6 +53,10 @@ class DemandKernel(Kernel):
         for flag in flags[1:]:
             total = merged(total, flag)
         return (total,)
+
+    def in_room(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """See Kernel."""
+        return self._with_key(flat)
 
     def refuse(self, ins: Sequence[Value]) -> tuple[tuple[int, int], ...] | None:
         """Raise EnforceNotMet if values on the host break a demand.

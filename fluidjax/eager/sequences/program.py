@@ -84,34 +84,46 @@ class Recorded:
 
     def _run_op(self, at: int, kernel: Kernel, codes: Sequence[int], begin: int, key: Any) -> None:
         values = [self._env[_name(code)] for code in codes]
-        view = self._view(at, kernel, codes, begin)
-        names = [name for slot in view.outputs.values() for name in slot]
-        names += [view.inputs[slot][0] for slot in kernel.definition.updates]
-        if kernel.takes_room:
-            results = kernel.jitted(*values)
-            kernel.learn(law_of(values, results))
-        elif not any(isinstance(value, (Wide, RowCounts)) for value in values):
-            results = kernel.run(values if key is None else [key, *values])
-            check_gradients_of_wide(view, dict(zip(names, results, strict=True)), self._env)
-        else:
-            if type(kernel) is not Kernel or not kernel.plain:
-                raise NeedsSizes(f"op {kernel.type}, which runs in a way of its own")
-            if kernel.definition.forward is not None and any(
-                code not in self._forward for code, name in enumerate(names, begin) if name != EMPTY
-            ):
-                raise NeedsSizes(f"op {kernel.type} gives gradients of what is not known")
-            words = kernel.own_key if key is None else key
-            self._runner.key_of_op = None if words is None else wrapped_key(words)
-            before, self._runner.fed.expected = self.expected, {}
-            found = self._runner.run_op(view, self._env)
-            results = tuple([found.get(name) for name in names])
-            if not self.expected:
-                kernel.learn(law_of(values, results))
-            self._runner.fed.expected = {**before, **self.expected}
+        roomy = any(isinstance(value, (Wide, RowCounts)) for value in values)
+        results = kernel.in_room(values) if roomy else kernel.run(values if key is None else [key, *values])
+        if type(kernel) is Kernel:  # others are given by ops' rules in ways of their own
+            view = self._view(at, kernel, codes, begin)
+            names = [name for slot in view.outputs.values() for name in slot]
+            names += [view.inputs[slot][0] for slot in kernel.definition.updates]
+            if results is None:
+                self._check_known(kernel, names, codes, begin)
+                results = self._by_rule(kernel, view, names, values, key)
+            else:
+                check_gradients_of_wide(view, dict(zip(names, results, strict=True)), self._env)
+        if results is None:
+            raise NeedsSizes(f"op {kernel.type}, which is bound to numbers")
         for code, value in enumerate(results, begin):
             self._env[_name(code)] = value
             if code in self._forward:
                 self._env[self._gradient_name(code)] = value
+
+    def _by_rule(self, kernel: Kernel, view: OpView, names: Sequence[str], values: Any, key: Any) -> tuple[Any, ...]:
+        """The results on values with room; what the op makes of sizes is noted where it expects nothing of them."""
+        if not kernel.plain:
+            raise NeedsSizes(f"op {kernel.type}, which does not run inside jit")
+        words = kernel.own_key if key is None else key
+        self._runner.key_of_op = None if words is None else wrapped_key(words)
+        before, self._runner.fed.expected = self.expected, {}
+        found = self._runner.run_op(view, self._env)
+        results = tuple([found.get(name) for name in names])
+        if not self.expected:
+            kernel.learn(law_of(values, results))
+        self._runner.fed.expected = {**before, **self.expected}
+        return results
+
+    def _check_known(self, kernel: Kernel, names: Sequence[str], codes: Sequence[int], begin: int) -> None:
+        """Raise NeedsSizes if nothing says what a gradient is the gradient of: it would be taken to have no room."""
+        if kernel.definition.forward is None:
+            return
+        told = [self._env[_name(code)] for code in by_slot(kernel.ins, codes).get("XShape", ())]
+        known = all(code in self._forward for code, name in enumerate(names, begin) if name != EMPTY)
+        if not known and not any(isinstance(value, Wide) for value in told):
+            raise NeedsSizes(f"op {kernel.type} gives gradients of what is not known")
 
     def _note(self, kernel: Kernel, codes: Sequence[int], begin: int) -> None:
         """Find out what the op's results are gradients of."""
@@ -120,8 +132,9 @@ class Recorded:
             self._made[code] = kernel, codes, begin
         if not kernel.backward:
             return
-        if kernel.definition.forward is None:  # it adds or moves gradients
-            sources = [self._forward[code] for code in codes if code in self._forward]
+        if kernel.definition.forward is None:  # it adds or moves gradients, or is one of an op with operands
+            moved = [self._forward[code] for code in codes if code in self._forward]
+            sources = codes[:1] if "Gradient" in kernel.ins else moved
             if sources and kernel.width == 1:
                 self._forward[begin] = sources[0]
             return
