@@ -6,7 +6,7 @@ Records number their values; rules for spare room read names: the gradient of ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluidjax.eager.kernels import Kernel, by_slot, wrapped_key
@@ -143,7 +143,7 @@ class Recorded:
             for code, source in zip(made, forward.get(slot.removesuffix(GRAD), ()), strict=False):
                 self._forward[code] = source
 
-    def _forward_slots(self, kernel: Kernel, given: dict[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    def _forward_slots(self, kernel: Kernel, given: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
         """The inputs of the op that a gradient op differentiates; the gradient op need not have all of them."""
         definition = kernel.definition.forward
         assert definition is not None
@@ -162,7 +162,8 @@ class Recorded:
             slot: [self._gradient_name(code) if slot in gradients else _name(code) for code in given]
             for slot, given in by_slot(kernel.ins, codes).items()
         }
-        outputs, code = {}, begin
+        outputs: dict[str, list[str]] = {}
+        code = begin
         for slot, stand_ins in kernel.view.outputs.items():
             outputs[slot] = []
             for stand_in in stand_ins:
