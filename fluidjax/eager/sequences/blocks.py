@@ -6,7 +6,8 @@ Sequences that differ only in numbers (learning rates, inputs) are the same bloc
 another. A long sequence runs in chunks, which other sequences may have as well (see ``chunks``); these are compiled
 first, and all as one block once its repetitions have taken as long as compiling may. Blocks are compiled quickly at
 first (see ``tiers``). Sequences that differ only in shapes and numbers learn from each other: a length of sentences
-that comes a second time is compiled if other lengths have shown that the net recurs.
+that comes a second time is compiled if other lengths have shown that the net recurs; where ops and attributes are the
+same, one block with room serves all lengths (see ``roomy``).
 """
 
 from __future__ import annotations
