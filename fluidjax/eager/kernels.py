@@ -19,6 +19,7 @@ import lowering
 from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.first.runs import FirstRuns, plain_arrays, signature_of
+from fluidjax.eager.laws import MOST, Law
 from fluidjax.eager.values import Spec, spec_of
 from fluidjax.execution.executables.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
@@ -51,8 +52,8 @@ def flatten(slots: Mapping[str, Any]) -> tuple[list[Any], Layout]:
     return flat, tuple(layout)
 
 
-def _named(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by slot, taken in sequence."""
+def by_slot(layout: Layout, names: Sequence[Any]) -> dict[str, list[Any]]:
+    """Names, or what else each variable has, by slot, taken in sequence."""
     named, begin = {}, 0
     for entry in layout:
         slot, count = (entry, 1) if isinstance(entry, str) else entry
@@ -107,6 +108,7 @@ class Kernel:
         aliases: for each output the number of the input whose variable it is, -1 for none; () if there are none.
         plans: the gradient, by the inputs that need one (see ``tape``).
         first: which runs are on NumPy (see ``first``).
+        laws: what it is known to make of sizes (see ``laws``).
         known: the specs of outputs by those of inputs; None if known only to a run; if all outputs are unchanged
             inputs, for each output the number of the input.
         takes_key: whether it draws random numbers from a key passed as its first input.
@@ -136,19 +138,19 @@ class Kernel:
         self.type, self.ins, self.outs, self.aliases, self.declared = type, ins, outs, aliases, declared
         self.definition = lowering.get_op(type)
         self.attrs = lowering.check_attrs(type, attrs)
-        inputs = _named(ins, [f"i{k}" for k in range(_count(ins))])
+        inputs = by_slot(ins, [f"i{k}" for k in range(_count(ins))])
         names = [f"o{k}" if w else EMPTY for k, w in enumerate(wanted)]
         for k, source in enumerate(aliases):
             if source >= 0:
                 names[k] = f"i{source}"
-        self.view = OpView(type, inputs, _named(outs, names), {**self.attrs, "op_role": int(backward)})
+        self.view = OpView(type, inputs, by_slot(outs, names), {**self.attrs, "op_role": int(backward)})
         self._check_slots(inputs, self.view.outputs)
         self._wanted = wanted
-        self._variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
+        self.variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
         self.known: dict[tuple[Spec, ...], Outcome] = {}
         self._untraceable: set[Any] = set()  # signatures of inputs with which tracing fails: the rule needs numbers
-        self.first = FirstRuns()
+        self.first, self.laws = FirstRuns(), list[Law]()
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special
         # As in a program (see ``Runner.draw_key``): an eager net and the static one begin with the same weights.
@@ -173,7 +175,7 @@ class Kernel:
 
     @cached_property
     def _runner(self) -> Runner:
-        return Runner(_Variables(self._variables))  # type: ignore[arg-type]
+        return Runner(_Variables(self.variables))  # type: ignore[arg-type]
 
     def _check_slots(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         for kind, given, slots in (
@@ -211,7 +213,7 @@ class Kernel:
 
     def _run_raw(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of an op that takes host values or raw values."""
-        key, flat = (_wrapped(flat[0]), flat[1:]) if self.takes_key else (None, flat)
+        key, flat = (wrapped_key(flat[0]), flat[1:]) if self.takes_key else (None, flat)
         names = [name for names in self.view.inputs.values() for name in names]
         env = dict(zip(names, jax.tree_util.tree_map(_host, list(flat)), strict=True))
         runner = Runner(self._runner.program, key=key, interpret=True, platform=default_device().platform)
@@ -219,10 +221,10 @@ class Kernel:
         return tuple([exact(results.get(name)) for names in self.view.outputs.values() for name in names])
 
     def _values(self, flat: Sequence[Any]) -> dict[str, Any]:
-        by_slot = _named(self.ins, flat)
+        found_in = by_slot(self.ins, flat)
         values: dict[str, Any] = {}
         for slot in self.definition.inputs:
-            found = by_slot.get(slot.name, [])
+            found = found_in.get(slot.name, [])
             values[slot.name] = found if slot.duplicable else (found[0] if found else None)
         return values
 
@@ -236,7 +238,7 @@ class Kernel:
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The rule on input values, preceded by the key for a kernel that takes one."""
         words, flat = (flat[0], flat[1:]) if self.takes_key else (self.own_key, flat)
-        return self._rule(flat, None if words is None else _wrapped(words))
+        return self._rule(flat, None if words is None else wrapped_key(words))
 
     def _flat_results(self, results: Mapping[str, Any]) -> tuple[Any, ...]:
         flat: list[Any] = []
@@ -267,14 +269,28 @@ class Kernel:
         if known:
             self._check_fits(specs)
         if self.plain and not self.on_host and known:
+            found = self._by_law(specs)
+        if found is not None:
+            self.first.put_off(self._avals(specs), partial(with_x64, self._traced, specs))
+        elif self.plain and not self.on_host and known:
             found = uninterrupted(partial(with_x64, self._traced, specs))
         self.known[specs] = found
         return found
 
+    def learn(self, law: Law | None) -> None:
+        """Note what the op makes of sizes."""
+        if law is not None and law not in self.laws:
+            self.laws = [law, *self.laws[: MOST - 1]]
+
+    def _by_law(self, specs: tuple[Spec, ...]) -> tuple[Spec | None, ...] | None:
+        return next((found for law in self.laws if (found := law.outputs(specs)) is not None), None)
+
+    def _avals(self, specs: tuple[Spec, ...]) -> list[Any]:
+        key = [jax.ShapeDtypeStruct((2,), np.uint32)] if self.takes_key else []
+        return [*key, *[spec.aval for spec in specs]]
+
     def _traced(self, specs: tuple[Spec, ...]) -> Outcome:
-        avals = [spec.aval for spec in specs]
-        if self.takes_key:
-            avals.insert(0, jax.ShapeDtypeStruct((2,), np.uint32))
+        avals = self._avals(specs)
         try:
             traced = self.jitted.trace(*avals)
         except (NeedsExact, NeedsConcrete):
@@ -326,6 +342,10 @@ class Kernel:
                 self._untraceable.add(signature_of(flat))
             return self._with_numbers(flat)
 
+    def in_room(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The outputs for inputs with spare room, inside jit; None where a runner gives them."""
+        return None
+
     def _with_numbers(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         """The rule on host values (such as a shape), every one of which is known here."""
         return self._with_key(jax.tree_util.tree_map(_host, list(flat)))
@@ -353,7 +373,8 @@ _BINARY = frozenset(
 ) | {"mul", "matmul"}
 
 
-def _wrapped(words: Any) -> Any:
+def wrapped_key(words: Any) -> Any:
+    """The key of these two words."""
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 

@@ -22,7 +22,9 @@ from fluidjax.eager.recorded.sizes import known
 from fluidjax.eager.sequences.points import CLOSED, Point
 from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.variables.varbase import VarBase
+from lowering.errors import NeedsSizes
 from lowering.ops.math.arithmetic import in_type
+from lowering.values import Axis, Wide, data_of
 
 # Attributes that are numbers, and the slots that replace them.
 _SLOTS = {
@@ -79,7 +81,7 @@ class Affine(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.__dict__.pop("jitted", None)
         self.known, self.given, self.movable, self.way, self.backward = {}, None, False, way, way != "out"
-        self.kernel, self.first, self._untraceable = kernel, FirstRuns(), set()
+        self.kernel, self.first, self._untraceable, self.laws = kernel, FirstRuns(), set(), []
         self.ins = ("X", "Numbers") if way == "out" else ("X", "Numbers", "Gradient")
         self.plans = _Plans(self)
 
@@ -103,6 +105,20 @@ class Affine(Kernel):
         if self.way == "back":
             return jax.vjp(lambda x: self.of(x, numbers), zeros)[1](*gradient)
         return (jax.jvp(lambda x: self.of(x, numbers), (zeros,), tuple(gradient))[1],)
+
+    def in_room(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """See Kernel. Of gradients the room is empty, so it stays empty here."""
+        x, numbers, *gradient = flat
+        (found,) = self._with_key([data_of(value) for value in flat])
+        axes = self.axes(x) if self.way == "out" else x.axes if self.way == "back" else None
+        if not isinstance(x, Wide) or isinstance(numbers, Wide) or axes is None:
+            raise NeedsSizes(f"op {self.type} with operands of other sizes")
+        kept = [(axis, count) for axis, count in zip(x.axes, x.counts, strict=True) if axis in axes]
+        return (Wide(found, tuple([n for _, n in kept]), tuple([axis for axis, _ in kept])) if kept else found,)
+
+    def axes(self, x: Wide) -> tuple[Axis, ...] | None:
+        """The axes with room that the op keeps; None if it moves them."""
+        return x.axes
 
 
 class _Plans(dict[Any, Plan]):
@@ -146,6 +162,11 @@ class Slice(Affine):
         part = jax.lax.dynamic_slice(x, begin, size)
         kept = [n for axis, n in enumerate(part.shape) if axis not in self.attrs["decrease_axis"]]
         return part.reshape(kept or [1])
+
+    def axes(self, x: Wide) -> tuple[Axis, ...] | None:
+        """See Affine."""
+        kept = tuple([axis for axis in x.axes if axis.dim not in self.attrs["axes"]])
+        return None if kept and self.attrs["decrease_axis"] else kept
 
     def _sizes(self) -> list[int]:
         return [end - start for start, end in zip(self.attrs["starts"], self.attrs["ends"], strict=True)]

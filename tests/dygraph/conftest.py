@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fluidjax.eager.sequences import blocks, tiers
+from fluidjax.eager.sequences import blocks, tiers, whole
 from tests.dygraph import afresh
 
 
@@ -20,15 +20,17 @@ def nothing_remembered() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long steps take and how many processors there are decide nothing here (test_tiers sees to both)."""
+    """How long steps take and how many processors there are decide nothing here (test_tiers, test_rooms see to it)."""
     monkeypatch.setattr(tiers, "_WELL", 1e9)
+    monkeypatch.setattr(blocks, "PRICE", 1e9)
     monkeypatch.setattr(blocks, "one_processor", lambda: False)
 
 
 @pytest.fixture
 def compiled_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that compare bits of small nets: where blocks are compiled well, these are as those of single ops."""
-    monkeypatch.setattr(blocks, "light", lambda *args: False)
+    for module in (blocks, whole):
+        monkeypatch.setattr(module, "light", lambda *args: False)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.sequences import blocks, tiers
-from fluidjax.eager.sequences.blocks import Whole
+from fluidjax.eager.sequences.whole import Whole
 from fluidjax.execution.executables import kept
 from fluidjax.execution.executables.executable import Executable
 from fluidjax.execution.executables.store import Store

@@ -49,8 +49,34 @@ class First:
         return self._restore(_apart(found, {*map(id, values), *self._evaluator.constants}))
 
 
-class FirstRuns(dict[Any, First]):
+class Later:
+    """In place of runs of a kernel that was not traced for a signature: the first one traces it.
+
+    Args:
+        add: traces it, and adds its runs if these can be on NumPy.
+    """
+
+    def __init__(self, runs: FirstRuns, key: Any, add: Callable[[], object]) -> None:
+        self._runs, self._key, self._add = runs, key, add
+
+    def pays(self) -> bool:
+        """See First."""
+        return True
+
+    def run(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """See First."""
+        self._runs.pop(self._key, None)
+        self._add()
+        return self._runs.run(flat)
+
+
+class FirstRuns(dict[Any, "First | Later"]):
     """The signatures of a kernel that run on NumPy."""
+
+    def put_off(self, avals: Sequence[Any], add: Callable[[], object]) -> None:
+        """Trace inputs of this signature when they run: not, if a block runs them."""
+        key = signature_of(avals)
+        self[key] = Later(self, key, add)
 
     def add(self, avals: Sequence[Any], traced: Any) -> None:
         """Run inputs of this signature on NumPy, if possible."""

@@ -20,6 +20,7 @@ from fluidjax.eager.sequences.packs import taken
 from fluidjax.eager.values import Spec, Value
 from lowering.engine.checks import Demand, bad_places, demands, flag_of, merged, source_of
 from lowering.program import FRAMEWORK_FOLDERS
+from lowering.wide.sizes import sized
 
 
 class DemandKernel(Kernel):
@@ -30,6 +31,7 @@ class DemandKernel(Kernel):
         self.type = f"{kernel.type}_demands"
         self.known, self.demands, self.backward = {}, None, True  # checks are not checked themselves
         self.checked, self.first, self._untraceable = False, FirstRuns(), set()
+        self.laws = []
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
         self.__dict__.pop("jitted", None)
         assert self.definition.demands is not None
@@ -40,7 +42,7 @@ class DemandKernel(Kernel):
     def _found(self, flat: Sequence[Any]) -> list[tuple[Demand, Any]]:
         check = self.definition.demands
         assert check is not None
-        values = self._values(flat)
+        values = sized(check, self._values(flat))
         return [(d, source_of(self.definition, d, values)) for d in demands(check, values, self.attrs)]
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:
@@ -51,6 +53,10 @@ class DemandKernel(Kernel):
         for flag in flags[1:]:
             total = merged(total, flag)
         return (total,)
+
+    def in_room(self, flat: Sequence[Any]) -> tuple[Any, ...] | None:
+        """See Kernel."""
+        return self._with_key(flat)
 
     def refuse(self, ins: Sequence[Value]) -> tuple[tuple[int, int], ...] | None:
         """Raise EnforceNotMet if values on the host break a demand.

@@ -90,7 +90,7 @@ class Bound(Kernel):
         self.__dict__.update(kernel.__dict__)
         self.__dict__.pop("jitted", None)
         self._numbers = numbers
-        self.known, self.first, self._untraceable = {}, FirstRuns(), set()
+        self.known, self.first, self._untraceable, self.laws = {}, FirstRuns(), set(), []
         self.given, self.given_fresh, self.movable = None, None, False  # another op alike has numbers of its own
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:

@@ -6,12 +6,12 @@ Sequences that differ only in numbers (learning rates, inputs) are the same bloc
 another. A long sequence runs in chunks, which other sequences may have as well (see ``chunks``); these are compiled
 first, and all as one block once its repetitions have taken as long as compiling may. Blocks are compiled quickly at
 first (see ``tiers``). Sequences that differ only in shapes and numbers learn from each other: a length of sentences
-that comes a second time is compiled if other lengths have shown that the net recurs.
+that comes a second time is compiled if other lengths have shown that the net recurs; where ops and attributes are the
+same, one block with room serves all lengths (see ``roomy``).
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -20,116 +20,29 @@ from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
 
-import jax
-import numpy as np
-
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.garbage import wait_for
 from fluidjax.eager.sequences.chunks import Chunked, Chunks
+from fluidjax.eager.sequences.guests import PRICE, Guest
 from fluidjax.eager.sequences.jobs import BETTER, Jobs, one_processor
-from fluidjax.eager.sequences.order import Record, one_by_one, output_specs
-from fluidjax.eager.sequences.packs import Piece, donatable, packs_of, replaced, taken, within_room
+from fluidjax.eager.sequences.kinds import Kind, leaves_of
+from fluidjax.eager.sequences.order import Record, one_by_one
+from fluidjax.eager.sequences.packs import donatable, replaced, taken
 from fluidjax.eager.sequences.points import Point
-from fluidjax.eager.sequences.tiers import Tiered, light
-from fluidjax.eager.values import Spec
-from fluidjax.execution.steps.buffers import joined
-from lowering.engine.interrupts import uninterrupted
-from lowering.engine.x64 import in_x64, with_x64
+from fluidjax.eager.sequences.roomy import Roomy
+from fluidjax.eager.sequences.tiers import light
+from fluidjax.eager.sequences.whole import Whole
+from fluidjax.execution.executables.executable import default_device
+from lowering.errors import LoweringError, Need
 
 _KEPT, _OPS = 1024, 200_000  # sequences that are remembered, and their ops
 _VARIANTS = 4  # blocks of one sequence, for different sets of outputs
 _SMALL = 300  # sequences of up to this many ops are compiled as one when they recur
 _QUICK = 3  # times as many if they are compiled quickly at first
+_WELL = 3  # times as long as compiling quickly takes compiling well
 _LENGTH, _PATIENCE = 64, 4  # a sequence comes twice, and once more for so many ops, but not more often, to be compiled
 _OFTEN = 0.0002  # per op: in long ones that took this long, parts without repetitions are compiled too
 _SECONDS = 0.004  # per op: longer ones, once repeating them has taken this long, which is half of what compiling takes
-
-
-class Whole(Tiered):
-    """A sequence as one compiled block.
-
-    Attributes:
-        alive: the outputs it returns.
-        packs: leaves and outputs that share a buffer.
-        singles, given: the other leaves, and the positions of the other outputs in ``alive``.
-        donated: which of the singles donate their memory; all buffers of packs do.
-        keeps: whether none does, though everything is laid out as if it did.
-    """
-
-    def __init__(
-        self,
-        records: Sequence[Record],
-        leaves: Sequence[Spec],
-        alive: Sequence[int],
-        donated: Sequence[int],
-        keeps: bool = False,
-    ) -> None:
-        super().__init__()
-        self.alive, self.keeps = tuple(alive), keeps
-        self.places = {code: k for k, code in enumerate(alive)}
-        self.compilations = 1
-        self.packs = packs_of(records, leaves, alive)
-        packed = {leaf for pack in self.packs for leaf in pack.leaves}
-        given = {code for pack in self.packs for code in pack.outputs}
-        self.singles = [k for k in range(len(leaves)) if k not in packed]
-        self.given = [k for k, code in enumerate(alive) if code not in given]
-        free = [k for k in self.singles if k in donated]
-        taken_over = {*within_room(records, leaves, [alive[k] for k in self.given], free)}
-        self.donated = [n for n, k in enumerate(self.singles) if k in taken_over]
-        self._order = self._order_of_results()
-        uninterrupted(partial(self._compile, records, leaves))
-
-    def _order_of_results(self) -> list[int]:
-        """For each output, its number among the single results and the pieces."""
-        given = [self.alive[k] for k in self.given] + [code for pack in self.packs for code in pack.outputs]
-        numbers = {code: n for n, code in enumerate(given)}
-        return [numbers[code] for code in self.alive]
-
-    @in_x64
-    def _compile(self, records: Sequence[Record], leaves: Sequence[Spec]) -> None:
-        def block(*given: Any) -> list[Any]:
-            arrays: list[Any] = [None] * len(leaves)
-            for k, array in zip(self.singles, given, strict=False):
-                arrays[k] = array
-            for pack, buffer in zip(self.packs, given[len(self.singles) :], strict=True):
-                for k, array in zip(pack.leaves, pack.split(buffer), strict=True):
-                    arrays[k] = array
-            results = one_by_one(records, arrays, self.alive)
-            buffers = [joined([results[self.places[c]] for c in pack.outputs]) for pack in self.packs]
-            return [results[k] for k in self.given] + buffers
-
-        avals = [leaves[k].aval for k in self.singles]
-        avals += [jax.ShapeDtypeStruct((p.size,), leaves[p.leaves[0]].aval.dtype) for p in self.packs]
-        taken_over = [] if self.keeps else [*self.donated, *range(len(self.singles), len(avals))]
-        types, specs = [kernel.type for kernel, *_ in records], output_specs(records, leaves)
-        traced, quick = jax.jit(block, donate_argnums=taken_over).trace(*avals), light(types, specs, len(records))
-        self._compile_first(traced, len(records), quick=quick, content=(types, specs, self.alive, taken_over))
-
-    def run(self, arrays: list[Any], alive: tuple[int, ...]) -> list[Any]:
-        """The outputs `alive`; the list must hold the only references to leaves that may be donated."""
-        results = with_x64(self._run, arrays)
-        return results if alive == self.alive else [results[self.places[code]] for code in alive]
-
-    def _run(self, arrays: list[Any]) -> list[Any]:
-        joins = [pack.join(arrays) for pack in self.packs]
-        used = [pieces for _, pieces in joins]
-        buffers = [buffer for buffer, _ in joins]
-        singles = [*map(arrays.__getitem__, self.singles)]
-        arrays.clear()
-        for k in () if self.keeps else self.donated:
-            if singles[k].__class__ is np.ndarray:  # of ops that ran one by one
-                singles[k] = jax.device_put(singles[k], may_alias=False)
-            elif sys.getrefcount(singles[k]) > 2:  # the list, and the call
-                singles[k] = jax.numpy.array(taken(singles[k]), copy=True)
-        if Piece in map(type, singles):
-            singles = [*map(taken, singles)]
-        found = self.call([*singles, *buffers])
-        if not self.packs:
-            return found
-        results = found[: len(self.given)]
-        for pack, buffer, pieces in zip(self.packs, found[len(self.given) :], used, strict=True):
-            results += pack.pieces(buffer, pieces)
-        return [*map(results.__getitem__, self._order)]
 
 
 class Family:
@@ -163,10 +76,11 @@ class Entry:
         quick: whether a block of it is compiled quickly at first.
         asked: the outputs, whether as one block, and whether as one that keeps its arguments, that the compiling
             thread was given.
+        guest: it as one of those that differ in sizes alone, which can share a block (see ``roomy``).
     """
 
-    def __init__(self, family: Family, last: int, quick: bool) -> None:
-        self.family, self.last, self.quick = family, last, quick
+    def __init__(self, family: Family, guest: Guest, last: int, quick: bool) -> None:
+        self.family, self.guest, self.last, self.quick = family, guest, last, quick
         self.seconds = 0.0  # of CPU time, taken by repetitions
         self.blocks: list[Whole | Chunked] = []
         self.asked: list[tuple[frozenset[int], bool, bool]] = []
@@ -185,11 +99,15 @@ class Entry:
         """Whether to compile it, which occurs again, as one block (True) or in chunks (False); None for neither."""
         if self.family.seen < min(2 + ops // _LENGTH, _PATIENCE):
             return None
-        whole = ops <= (_SMALL * _QUICK if self.quick else _SMALL) or self.seconds >= ops * _SECONDS
+        whole = self.short(ops) or self.seconds >= ops * _SECONDS
         alike = [(held, as_one) for held, as_one, kept in self.asked if kept >= keeps]
         if sum(as_one == whole for _, as_one in alike) >= _VARIANTS:
             return None
         return None if any(as_one >= whole and held >= set(alive) for held, as_one in alike) else whole
+
+    def short(self, ops: int) -> bool:
+        """Whether so many ops are compiled as one when they recur."""
+        return ops <= (_SMALL * _QUICK if self.quick else _SMALL)
 
 
 class Blocks:
@@ -204,6 +122,7 @@ class Blocks:
         self._entries: OrderedDict[Any, Entry] = OrderedDict()
         self._contents: WeakValueDictionary[Any, Entry] = WeakValueDictionary()
         self._families: WeakValueDictionary[Any, Family] = WeakValueDictionary()
+        self._kinds: WeakValueDictionary[Any, Kind] = WeakValueDictionary()
         self._chunks = Chunks()
         self._jobs = Jobs()
         self._runs = self._ops = 0
@@ -218,14 +137,22 @@ class Blocks:
             return one_by_one(_records(point), list(map(taken, arrays)), alive)
         self._runs += 1
         entry = self._entries.get(point) or self._entry(point)
-        if entry.last == self._runs:  # it has never occurred before
+        first = entry.last == self._runs  # it has never occurred before
+        block = None
+        if not first:
+            self._entries.move_to_end(point)
+            entry.last = self._runs
+            block = entry.fitting(alive, keeps)
+            if block.__class__ is Whole and block.keeps >= keeps:
+                return block.run(arrays, alive)
+        if block.__class__ is not Whole and (served := self._served(entry, point, arrays, alive, first, keeps)):
+            return served[0].run_sizes(arrays, alive, served[1])
+        if first:
             entry.family.see(alive)
-            return self._by_parts(point, list(map(taken, arrays)), alive)
-        self._entries.move_to_end(point)
-        entry.last = self._runs
-        block = entry.fitting(alive, keeps)
-        if block.__class__ is Whole and block.keeps >= keeps:
-            return block.run(arrays, alive)
+            begin = time.process_time()  # XLA compiles in threads of its own
+            results = self._by_parts(point, list(map(taken, arrays)), alive)
+            entry.guest.kind.pay(time.process_time() - begin)
+            return results
         entry.family.see(alive)
         whole = entry.wants(alive, point.depth, keeps)
         if whole is not None:
@@ -239,6 +166,54 @@ class Blocks:
         entry.seconds += taken_now
         entry.family.seconds += taken_now
         return results
+
+    def _served(
+        self, entry: Entry, point: Point, arrays: list[Any], alive: tuple[int, ...], first: bool, keeps: bool
+    ) -> tuple[Roomy, Any] | None:
+        """A block with room that serves the sequence, and the sizes to tell it.
+
+        Where there is none yet, it is compiled at once if sequences of new sizes have taken as long op by op, and
+        otherwise when a block of the sequence's own would be.
+        """
+        guest, kind = entry.guest, entry.guest.kind
+        found = guest.room(alive) if kind.blocks else None
+        if found is None and kind.open and entry.short(point.depth) and default_device().platform == "cpu":
+            dear = first and kind.dear(PRICE * point.depth * (1 if entry.quick else _WELL))
+            if dear or (not first and entry.wants(alive, point.depth)):
+                self._ask_room(entry, point, arrays, alive, wait=dear)
+                found = guest.room(alive)
+        if found is not None:
+            entry.family.see(alive)
+            if guest.pays(*found, point.depth) and entry.wants(alive, point.depth, keeps):
+                self._ask(entry, True, point, arrays, alive, keeps)
+        return found
+
+    def _ask_room(self, entry: Entry, point: Point, arrays: list[Any], alive: tuple[int, ...], *, wait: bool) -> None:
+        """Let the thread compile a block with room for a sequence and those that differ from it in sizes."""
+        kind, way = entry.guest.kind, point.way()
+        layout = kind.layout(entry.guest.leaves)
+        if layout is None:
+            kind.refused = True
+            return
+        kind.asked, kind.pending, kind.last = kind.asked + 1, True, self._runs
+        alive = tuple(sorted(entry.family.often.union(alive)))
+        records = [each.record for each in way]
+        donated = donatable(records, arrays, layout.leaves, alive)
+        done = self._jobs.add(kind, "room", partial(self._compile_room, kind, records, layout, alive, donated))
+        if wait or one_processor():
+            done.exception()
+
+    def _compile_room(self, kind: Kind, *args: Any) -> None:
+        try:
+            made = Roomy(*args)
+        except (Need, LoweringError):
+            kind.refused = True
+            return
+        finally:
+            kind.pending = False
+        made.better = partial(self._jobs.add, made, BETTER, partial(self._compile, made.improve))
+        kind.blocks.insert(0, made)
+        self.compilations += made.compilations
 
     def _by_parts(
         self,
@@ -274,12 +249,22 @@ class Blocks:
         if entry is None:
             alike = tuple([(p.kernel.type, p.codes, *[out is None for out in p.outs]) for p in point.way()])
             family = self._families.setdefault(alike, Family())
-            entry = self._contents[content] = Entry(family, self._runs, _light(point))
+            guest = self._guest(point)
+            entry = self._contents[content] = Entry(family, guest, self._runs, _light(point))
         self._entries[point] = entry
         self._ops += point.depth
         while len(self._entries) > _KEPT or (self._ops > _OPS and len(self._entries) > 1):
             self._ops -= self._entries.popitem(last=False)[0].depth
         return entry
+
+    def _guest(self, point: Point) -> Guest:
+        """A sequence as one of its kind; one that is never compiled as one block is alone."""
+        if point.depth > _SMALL * _QUICK:
+            return Guest(Kind(), ())
+        way = point.way()
+        kind = self._kinds.setdefault(tuple([*chain.from_iterable([(p.kernel, *p.codes) for p in way])]), Kind())
+        kind.see(way)
+        return Guest(kind, leaves_of(way))
 
     def _ask(
         self, entry: Entry, whole: bool, point: Point, arrays: list[Any], alive: tuple[int, ...], keeps: bool

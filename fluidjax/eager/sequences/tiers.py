@@ -83,6 +83,11 @@ class Tiered:
         return 1
 
     @property
+    def seconds(self) -> float:
+        """What a run takes, as far as that is known."""
+        return 0.0 if self._seconds == float("inf") else self._seconds
+
+    @property
     def ready(self) -> bool:
         """Whether ``direct`` is there, and no better executable that has to run once first."""
         return self._settled is self._executable and (self._traced is None or self._runs >= _TIMED)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fluidjax.eager.sequences.blocks import Whole
 from fluidjax.eager.sequences.packs import Buffer, Piece
+from fluidjax.eager.sequences.whole import Whole
 from fluidjax.eager.values import Value
 from fluidjax.eager.whole.fed import Fed, Last
 from lowering.engine.x64 import with_x64

@@ -64,7 +64,7 @@ class Dense(NamedTuple):
             return self._rows(room)
         shape = tuple(room[self.labels[i]] if i in self.labels else n for i, n in enumerate(self.data.shape))
         return Wide(
-            _grown(self.data, shape),
+            grown(self.data, shape),
             tuple(np.asarray(self.data.shape[dim], np.int32) for dim in self.labels),
             tuple(Axis(dim, shape[dim], label) for dim, label in self.labels.items()),
         )
@@ -78,7 +78,8 @@ class Dense(NamedTuple):
         return LoDArray(pad_rows(self.data, room[label]), (), count)
 
 
-def _grown(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def grown(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """``data`` in an array of this shape, with copies of the first place of each dim in the room for more."""
     if data.shape == shape:
         return data
     found = np.empty(shape, data.dtype)
