@@ -2,57 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
 
-import numpy as np
-
+from fluidjax.eager.sequences.layout import Layout, Shapes, alike
 from fluidjax.eager.sequences.points import Point
-from fluidjax.eager.values import Spec, is_plain
+from fluidjax.eager.sequences.roomy import Roomy
 from fluidjax.execution.rooms.buckets import finer
-
-if TYPE_CHECKING:
-    from fluidjax.eager.sequences.roomy import Roomy
 
 _SEEN = 16  # sequences of a kind by which dims are told apart
 _BLOCKS = 4  # blocks with room of a kind: for longer inputs, for other outputs, for dims that went together before
-Shapes = tuple[Spec, ...]
-
-
-class Layout(NamedTuple):
-    """Which dims of which leaves have room.
-
-    Attributes:
-        leaves: an example.
-        labels: (leaf, dim) -> its label; dims with the same label have the same size.
-        rooms: how much, by label.
-    """
-
-    leaves: Shapes
-    labels: Mapping[tuple[int, int], int]
-    rooms: tuple[int, ...]
-
-    def sizes(self, leaves: Shapes) -> np.ndarray | None:
-        """int32 [labels]: the sizes of these leaves; None if they differ in anything else, or do not fit."""
-        found: dict[int, int] = {}
-        for k, (here, there) in enumerate(zip(leaves, self.leaves, strict=True)):
-            if here is there and not self._roomy(k):
-                continue
-            if not _alike(here, there):
-                return None
-            for dim, (n, m) in enumerate(zip(here.shape, there.shape, strict=True)):
-                label = self.labels.get((k, dim))
-                if n != m if label is None else not 0 < found.setdefault(label, n) == n <= self.rooms[label]:
-                    return None
-        return np.array([found[label] for label in range(len(self.rooms))], np.int32)
-
-    def _roomy(self, leaf: int) -> bool:
-        return any(k == leaf for k, _ in self.labels)
-
-    def shape(self, leaf: int) -> tuple[int, ...]:
-        """The shape of a leaf with its room."""
-        dims = enumerate(self.leaves[leaf].shape)
-        return tuple([self.rooms[self.labels[leaf, d]] if (leaf, d) in self.labels else n for d, n in dims])
 
 
 class Kind:
@@ -77,7 +35,7 @@ class Kind:
     def see(self, way: Sequence[Point]) -> None:
         """A sequence of this kind occurred, which never did before."""
         leaves = leaves_of(way)
-        if self._seen and not all(map(_alike, leaves, self._seen[0])):
+        if self._seen and not all(map(alike, leaves, self._seen[0])):
             self.refused = True
         if len(self._seen) < _SEEN:
             self._seen.append(leaves)
@@ -114,13 +72,6 @@ class Kind:
 def leaves_of(way: Sequence[Point]) -> Shapes:
     """The specs of the leaves."""
     return tuple([spec for point in way for spec in point.fresh])
-
-
-def _alike(one: Spec, other: Spec) -> bool:
-    """Whether two leaves differ in sizes alone."""
-    if one is other:
-        return True
-    return is_plain(one) and is_plain(other) and one.dtype == other.dtype and len(one.shape) == len(other.shape)
 
 
 def _room(most: int) -> int:

@@ -13,7 +13,7 @@ from fluidjax.eager.kernels import Kernel, by_slot, wrapped_key
 from fluidjax.eager.laws import law_of
 from fluidjax.eager.sequences.order import Order, Record
 from fluidjax.execution.executables.executable import default_device
-from lowering.engine.align import Expected, FedRows
+from lowering.engine.expected import Expected, FedRows
 from lowering.engine.runner import Runner
 from lowering.errors import NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, VarView
@@ -62,7 +62,7 @@ class Recorded:
 
     @property
     def expected(self) -> Expected:
-        """What the ops expect of the sizes (see ``lowering.engine.align``)."""
+        """What the ops expect of the sizes (see ``lowering.engine.expected``)."""
         return self._runner.fed.expected
 
     def run(self, alive: Sequence[int]) -> list[Any]:

@@ -14,14 +14,14 @@ import jax
 import numpy as np
 
 from fluidjax.base.enums import VarType
-from fluidjax.eager.sequences.kinds import Layout
+from fluidjax.eager.sequences.layout import Layout
 from fluidjax.eager.sequences.order import Record
 from fluidjax.eager.sequences.packs import taken
 from fluidjax.eager.sequences.program import Recorded
 from fluidjax.eager.sequences.whole import Whole
 from fluidjax.eager.values import Spec
 from fluidjax.execution.rooms.dense import grown
-from lowering.engine.align import Expected, as_expected
+from lowering.engine.expected import Expected, as_expected
 from lowering.errors import NeedsSizes
 from lowering.sizes.counts import plain
 from lowering.sizes.labels import count_of
