@@ -46,11 +46,6 @@ class Plan(NamedTuple):
     ranks: bool
     constant: bool
 
-    @property
-    def whole(self) -> bool:
-        """Whether all ops go into one jit."""
-        return len(self.segments) == 1 and not self.segments[0].host
-
 
 def make_plan(
     program: ProgramView,

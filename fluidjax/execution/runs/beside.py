@@ -59,9 +59,8 @@ class Beside:
         if state is not None:
             return (state.replaced, tuple(state.kept)) if state.compiled else None
         layout = self._whole.layout
-        if whole is None or not self._attempts.plan.whole or layout.replaced or layout.written:
-            return None
-        return ((), ()) if whole.inputs == self._feeds else None
+        fed = whole is not None and whole.inputs == self._feeds and not (layout.replaced or layout.written)
+        return ((), ()) if fed else None
 
 
 def _tried(task: Callable[[], None], opened: Callable[[], None], room: Room) -> background.Task:

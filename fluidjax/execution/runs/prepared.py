@@ -159,7 +159,8 @@ class Prepared:
                 raise NothingToFetch(name, self._variables)
 
     def _attempt(self, scope: Scope, feeds: list[Any], seed: Any) -> list[Any] | None:
-        whole = self._attempts.plan.whole
+        segments = self._attempts.plan.segments
+        whole = len(segments) == 1 and not segments[0].host
         if self._alike and not whole:
             raise Unspreadable("ops run on the host")
         runs = self._whole if whole else self._segmented
