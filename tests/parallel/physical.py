@@ -15,7 +15,7 @@ import numpy as np
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.execution.executables.allocator import keep_freed_memory
-from tests.parallel import divided, growing, pipelined, placed, staged, stood
+from tests.parallel import divided, pipelined, placed, staged, stood
 from tests.parallel.nets import conv_bn, mlp, own_rates
 from tests.parallel.test_data_parallel import Training, assert_same
 from tests.parallel.test_recordings import test_recording
@@ -191,7 +191,7 @@ def _page_faults_of_steps(training: Training) -> int:
 
 def main() -> None:
     assert len(jax.devices("cpu")) >= 8
-    modules = (divided, growing, pipelined, placed, staged, stood)
+    modules = (divided, pipelined, placed, staged, stood)
     for name, check in [*globals().items(), *(item for m in modules for item in vars(m).items())]:
         if name.startswith("check_"):
             print(name, flush=True)

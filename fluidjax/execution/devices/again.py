@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-
 from fluidjax.execution.feeding.feed import Handed
 from fluidjax.execution.runs.prepared import Prepared
 from fluidjax.execution.steps.compiled import Compiled
 from fluidjax.execution.steps.form import form
 from lowering.engine.parallel.staged import Sum
-from lowering.engine.x64 import with_device
 from lowering.errors import Need
 
 Values = dict[str, Any]  # what a device knows in a run: fed values, and ``Handed`` ones
@@ -27,7 +24,6 @@ class Call(NamedTuple):
         reads, writes: names.
         fed: which of what it reads the user fed.
         form: the form of that.
-        device: the device.
     """
 
     prepared: Prepared | None
@@ -36,17 +32,16 @@ class Call(NamedTuple):
     writes: tuple[str, ...]
     fed: tuple[int, ...]
     form: Hashable
-    device: jax.Device | None
 
     @staticmethod
-    def of(prepared: Prepared, feed: Mapping[str, Any], writes: Sequence[str], device: jax.Device) -> Call | None:
+    def of(prepared: Prepared, feed: Mapping[str, Any], writes: Sequence[str]) -> Call | None:
         """What a run on this feed just called; None where it was not one step that reads nothing else."""
         feeds = prepared.feeds(feed)
         compiled = prepared.ready(feeds)
         if compiled is None:
             return None
         fed = tuple(i for i, value in enumerate(feed.values()) if type(value) is not Handed)
-        return Call(prepared, compiled, tuple(feed), tuple(writes), fed, form([feeds[i] for i in fed]), device)
+        return Call(prepared, compiled, tuple(feed), tuple(writes), fed, form([feeds[i] for i in fed]))
 
     def begin(self, known: Values, seed: Any) -> Any:
         """What the call leaves; None where the user fed something of another form, or too little of it."""
@@ -54,8 +49,8 @@ class Call(NamedTuple):
             return ()
         if self.fed:
             values = self.prepared.feeds({name: known[name] for name in self.reads})
-            if form([values[i] for i in self.fed]) != self.form or self.prepared.watched:
-                return None  # who watches the time has the devices compute one after the other
+            if form([values[i] for i in self.fed]) != self.form:
+                return None
         else:
             values = [known[name].value for name in self.reads]
         try:
@@ -76,13 +71,8 @@ class Call(NamedTuple):
         known.update(zip(self.writes, map(Handed, self.compiled.results(left[0])), strict=True))
         return True
 
-    def note(self, seed: Any) -> None:
-        """Count the run, for the rooms that the user's batches get."""
-        if self.fed and self.prepared is not None and self.device is not None:
-            with_device(self.device, self.prepared.repeated, seed if self.prepared.random else None)
 
-
-NOTHING = Call(None, None, (), (), (), None, None)
+NOTHING = Call(None, None, (), (), (), None)
 
 
 class Again(NamedTuple):
@@ -111,8 +101,4 @@ class Again(NamedTuple):
         left = [call.begin(known, seed) for call, known in zip(calls, values, strict=True)]
         if any(each is None for each in left):
             return False
-        if not all(call.end(known, each) for call, known, each in zip(calls, values, left, strict=True)):
-            return False
-        for call in calls:
-            call.note(seed)
-        return True
+        return all(call.end(known, each) for call, known, each in zip(calls, values, left, strict=True))

@@ -64,7 +64,7 @@ class Staged:
         self.repeated = 0
         self._whole = whole
         self._program = program
-        self._devices = [_Device(device, i, whole, program) for i, device in enumerate(devices)]
+        self._devices = [_Device(device, i, program) for i, device in enumerate(devices)]
         self._sums = Sums(devices)
         whole.__dict__.setdefault("_staged_runs", weakref.WeakSet()).add(self)
         self._copies = Copies(devices)
@@ -234,9 +234,8 @@ class _Device:
         keeps: what it leaves in the scope.
     """
 
-    def __init__(self, device: jax.Device, index: int, whole: Program, program: StagedProgram):
+    def __init__(self, device: jax.Device, index: int, program: StagedProgram):
         self.device = device
-        self._whole = whole
         self.index = index
         self._stages = program.stages
         self._scope = Scope()  # stays empty: state is fed
@@ -293,20 +292,19 @@ class _Device:
             values = mode.run(prepared, self._scope, feed, seed if prepared.random else None)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise prepared.failure(self._scope, error)  # noqa: B904  (most often the error itself)
-        call = Call.of(prepared, feed, fetches, self.device)
+        call = Call.of(prepared, feed, fetches)
         known.update(zip(fetches, map(Handed, values), strict=True))
         return call
 
     def _made(self, at: int, apart: tuple[Sum, ...], feeds: tuple[str, ...], fetches: tuple[str, ...]) -> Prepared:
-        checked, beside, deterministic = preparing_flags()
-        beside = beside and not (deterministic or self._whole.random_seed)
-        key = at, apart, feeds, fetches, checked, beside
+        checked, _, _ = preparing_flags()
+        key = at, apart, feeds, fetches, checked
         found = self._prepared.get(key)
         if found is None:
             while len(self._prepared) >= _KEPT:
                 self._prepared.pop(next(iter(self._prepared)))
             program = self._stages[at].program(self.index, apart)
-            found = self._prepared[key] = Prepared(program, feeds, fetches, self.device.platform, checked, beside)
+            found = self._prepared[key] = Prepared(program, feeds, fetches, self.device.platform, checked)
         return found
 
 

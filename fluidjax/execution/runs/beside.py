@@ -10,22 +10,16 @@ import jax
 from fluidjax.execution.executables import background
 from fluidjax.execution.rooms.families import Family, Room, Sizes
 from fluidjax.execution.rooms.tiers import Visit
-from fluidjax.execution.runs.compilations import Compilations, Job
+from fluidjax.execution.runs.compilations import Compilations
 from fluidjax.execution.runs.retry import Attempts
 from fluidjax.execution.runs.whole import WholeRuns
 from lowering.engine.x64 import with_device
 
 
 class Beside:
-    """Compiles rooms of a job that runs as one jitted step.
+    """Compiles rooms of a job that runs as one jitted step."""
 
-    Args:
-        job: what runs.
-        attempts, whole, compilations: of its runs.
-    """
-
-    def __init__(self, job: Job, attempts: Attempts, whole: WholeRuns, compilations: Compilations):
-        self._feeds = job.feeds
+    def __init__(self, attempts: Attempts, whole: WholeRuns, compilations: Compilations):
         self._attempts = attempts
         self._whole = whole
         self._compilations = compilations
@@ -42,25 +36,14 @@ class Beside:
             visit.done(self._compilations.tiers.clock() - visit.started)
         else:
             visit.done(None)
-        whole, state = self._whole.compiled, self._state()
-        if whole is None or state is None:
+        state, whole = self._compilations.state(), self._whole.compiled
+        if state is None or not state.compiled or whole is None:
             return
         room = self._compilations.tiers.due(visit, whole.price)
         if room is not None:
-            replaced, kept = state
-            task = whole.ahead(replaced, [*kept, *self._attempts.feeds_in(room.sizes)], seed)
+            values = [*state.kept, *self._attempts.feeds_in(room.sizes)]
+            task = whole.ahead(state.replaced, values, seed)
             background.submit(_tried(task, lambda: self._compilations.tiers.opened(visit, room), room))
-
-    def _state(self) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-        """What a run takes beside its feeds: what it replaces, and what it only reads. None where runs do not settle,
-        unless all that they read is fed, as in stages of several devices: nothing refers to such a state.
-        """
-        state, whole = self._compilations.state(), self._whole.compiled
-        if state is not None:
-            return (state.replaced, tuple(state.kept)) if state.compiled else None
-        layout = self._whole.layout
-        fed = whole is not None and whole.inputs == self._feeds and not (layout.replaced or layout.written)
-        return ((), ()) if fed else None
 
 
 def _tried(task: Callable[[], None], opened: Callable[[], None], room: Room) -> background.Task:

@@ -72,7 +72,7 @@ class Prepared:
         self._compilations = Compilations(job)
         self._attempts = Attempts(job, self._compilations)
         self._whole = WholeRuns(job, self._attempts, self._compilations)
-        self._beside = Beside(job, self._attempts, self._whole, self._compilations)
+        self._beside = Beside(self._attempts, self._whole, self._compilations)
         self._settled = SettledRuns(job, self._attempts, self._compilations, self._beside)
         self.again = self._settled.again
         self._interpreted = InterpretedRuns(job, self._attempts, self._compilations)
@@ -99,18 +99,6 @@ class Prepared:
     def feeds(self, feed: Mapping[str, Any]) -> list[Any]:
         """The feeds, as the next run takes them."""
         return self._attempts.feeds(feed)
-
-    @property
-    def watched(self) -> bool:
-        """Whether the time of a run on the ``feeds`` that this thread took last guides what is compiled beside runs."""
-        visit = self._attempts.visit
-        return self._job.beside and visit is not None and visit.timed
-
-    def repeated(self, seed: Any) -> None:
-        """Note a run on the ``feeds`` that this thread took last which called what an earlier one had compiled."""
-        visit = self._attempts.visit
-        if self._job.beside and visit is not None:
-            self._beside.note(visit, seed, (), compiled=False)
 
     @property
     def ops(self) -> int:
