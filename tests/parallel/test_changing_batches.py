@@ -79,7 +79,7 @@ def exact() -> Iterator[None]:
     """No feed gets room for more."""
     values = Feeder.values
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Feeder, "values", lambda self, names, feed, exact: values(self, names, feed, exact=True))
+        patch.setattr(Feeder, "values", lambda self, names, feed, **_: values(self, names, feed, exact=True))
         yield
 
 

@@ -198,7 +198,7 @@ def exactly(monkeypatch: pytest.MonkeyPatch, build: Callable[[], Sequence[Any]],
     """What a program trains to on batches without any room for more."""
     values = Feeder.values
     with monkeypatch.context() as patch:
-        patch.setattr(Feeder, "values", lambda self, names, feed, exact: values(self, names, feed, exact=True))
+        patch.setattr(Feeder, "values", lambda self, names, feed, **_: values(self, names, feed, exact=True))
         return train(build, feeds)
 
 
