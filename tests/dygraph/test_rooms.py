@@ -70,6 +70,20 @@ class Dropping(Encoder):
     rate = 0.4
 
 
+class Weighing(Encoder):
+    """The mean of smoothed losses over the words that count, whose weights and labels are fed as one column."""
+
+    def forward(self, words: Any) -> tuple[Any, Any]:
+        column = words.numpy().reshape(-1, 1)
+        label, weight = dg.to_variable(column), dg.to_variable((column != 0).astype("float32"))
+        x = self.words(words)
+        x = self.attend(x, x, 0.0 * layers.reduce_sum(x))
+        logits = self.out(layers.reshape(x, [-1, WIDTH]))
+        smooth = layers.label_smooth(layers.one_hot(label, 20), epsilon=0.1)
+        losses = layers.softmax_with_cross_entropy(logits, smooth, soft_label=True) * weight
+        return layers.reduce_sum(losses) / layers.reduce_sum(weight), logits
+
+
 class Counting(Encoder):
     """With sizes of the batch among the attributes of ops."""
 
@@ -164,6 +178,7 @@ TWO = [(5, 5), (6, 6), (7, 7), (4, 7), (8, 3), (3, 8)]
     [
         (Encoder, ONE, 2),
         (Dropping, ONE, 2),
+        (Weighing, ONE, 2),
         (Counting, ONE, 0),
         (Diverging, ONE, 0),
         (Ending, ENDING, 2),
