@@ -85,9 +85,9 @@ def check_dims_that_get_no_room_are_spread_again() -> None:
 
 
 def images() -> Any:
-    """Images of another size in each batch, which are pooled to one."""
+    """Images of another size in each batch, which are turned around and pooled to one."""
     image, y = fluid.data("image", [None, 1, None, None], "float32"), fluid.data("y", [None, 1], "float32")
-    pooled = layers.adaptive_pool2d(image, [2, 2], "avg")
+    pooled = layers.adaptive_pool2d(layers.reverse(image, [2, 3]), [2, 2], "avg")
     p = layers.fc(pooled, 1, param_attr="w1", bias_attr="b1")
     loss = layers.mean(layers.square_error_cost(p, y))
     fluid.optimizer.SGD(0.01).minimize(loss)
