@@ -9,23 +9,23 @@ from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_tracer_: Any = None
+tracer: Any = None  # that runs ops; None in static mode. ``switch_tracer`` sets it
 _caller_: Any = None  # the tracer of the eager net that is being written as a program
 
 
 def current_tracer() -> Any:
-    """The tracer that runs ops; None in static mode."""
-    return _tracer_
+    """The tracer that runs ops; None in static mode. What every op or step asks reads ``mode.tracer`` instead."""
+    return tracer
 
 
 def in_dygraph_mode() -> bool:
     """Whether ops run immediately (eager mode) rather than being written to a program."""
-    return _tracer_ is not None
+    return tracer is not None
 
 
 def follows_training() -> bool:
     """Whether layers follow their ``training`` attribute: in eager mode, and while an eager network is converted."""
-    return _tracer_ is not None or _caller_ is not None
+    return tracer is not None or _caller_ is not None
 
 
 def records_gradients() -> bool:
@@ -33,21 +33,21 @@ def records_gradients() -> bool:
 
     For an eager function being converted to a program, the caller's mode decides.
     """
-    tracer = _tracer_ if _tracer_ is not None else _caller_
-    return tracer is None or tracer._train_mode
+    found = tracer if tracer is not None else _caller_
+    return found is None or found._train_mode
 
 
-def switch_tracer(tracer: Any) -> Any:
+def switch_tracer(following: Any) -> Any:
     """Set the tracer that runs ops (None: write programs); returns the previous one."""
-    global _tracer_
-    before, _tracer_ = _tracer_, tracer
+    global tracer
+    before, tracer = tracer, following
     return before
 
 
 @contextlib.contextmanager
-def tracer_guard(tracer: Any) -> Iterator[None]:
-    """Context manager: run ops on `tracer`."""
-    before = switch_tracer(tracer)
+def tracer_guard(following: Any) -> Iterator[None]:
+    """Context manager: run ops on this tracer."""
+    before = switch_tracer(following)
     try:
         yield
     finally:
@@ -55,10 +55,10 @@ def tracer_guard(tracer: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def writing_for(tracer: Any) -> Iterator[None]:
-    """Context manager: write to programs what would run under `tracer`."""
+def writing_for(caller: Any) -> Iterator[None]:
+    """Context manager: write to programs what would run under this tracer."""
     global _caller_
-    before, _caller_ = _caller_, tracer
+    before, _caller_ = _caller_, caller
     try:
         with tracer_guard(None):
             yield

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax import unique_name
+from fluidjax.base import mode
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.base.unknown import unknown_name
@@ -226,7 +227,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         ...     print(x.shape, x.stop_gradient)
         [1, 2] True
     """
-    tracer = current_tracer()
+    tracer = mode.tracer
     if tracer is None:
         raise _outside("to_variable")
     if isinstance(value, np.ndarray):

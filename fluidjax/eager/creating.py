@@ -85,8 +85,10 @@ class Creating:
         """A variable with the value of an array; ``share``: also with later writes to it, if possible."""
         called: str | int | None = name
         if not name:
-            called = ~self.ids["tmp"]  # ``generated_var_N``, written when it is asked for
-            self.ids["tmp"] += 1
+            ids = self.ids
+            number = ids["tmp"]
+            called = ~number  # ``generated_var_N``, written when it is asked for
+            ids["tmp"] = number + 1
         held = shared(array) if share else None
         return VarBase._of(called, value_of(array) if held is None else held, True)
 

@@ -64,15 +64,16 @@ KEY = Spec((2,), VarType.INT32, VarType.RAW, None, True)  # of the two words of 
 
 _HALF = VarType.FP16
 _SPARSE = VarType.SELECTED_ROWS  # asking the enumeration takes longer than the rest
+_WRAPPED = LoDArray, RowCounts
 HALF_BITS = np.dtype(np.uint16)  # in which Fluid passes float16
 
-_by_array: dict[Any, Spec] = {}
+plain_specs: dict[Any, Spec] = {}  # of arrays, by shape and dtype, as far as they have been asked for
 
 
 def spec_of(array: Any) -> Spec:
     """The spec of a value of the lowering (or of its abstract stand-in)."""
     if array.__class__ is np.ndarray:
-        found = _by_array.get((array.shape, array.dtype))
+        found = plain_specs.get((array.shape, array.dtype))
         if found is not None:
             return found
     if isinstance(array, SelectedRows):
@@ -84,9 +85,9 @@ def spec_of(array: Any) -> Spec:
     if isinstance(array, (LoDArray, RowCounts)):
         data = data_of(array)
         return Spec.of(tuple(data.shape), to_var_type(np.dtype(data.dtype)), plain=False)
-    found = _by_array.get(key)
+    found = plain_specs.get(key)
     if found is None:
-        found = _by_array[key] = Spec.of(tuple(array.shape), to_var_type(np.dtype(array.dtype)))
+        found = plain_specs[key] = Spec.of(tuple(array.shape), to_var_type(np.dtype(array.dtype)))
     return found
 
 
@@ -117,13 +118,13 @@ class Value:
 
 def on_host(array: Any) -> np.ndarray:
     """A copy of a dense value's numbers."""
-    return np.array(data_of(array))
+    return np.array(array.data if isinstance(array, _WRAPPED) else array)
 
 
 def value_of(array: Any) -> Value:
     """A value with the numbers of a NumPy array, which may be written to later."""
     array = np.array(array, copy=True)
-    spec = _by_array.get((array.shape, array.dtype))
+    spec = plain_specs.get((array.shape, array.dtype))
     if spec is None or spec.dtype is _HALF:
         array = array.view(np.float16) if array.dtype == HALF_BITS else array
         spec = spec_of(array)

@@ -11,6 +11,7 @@ import numpy as np
 from fluidjax import unique_name
 from fluidjax.backward import append_backward
 from fluidjax.backward.paths import no_grad_names
+from fluidjax.base import mode
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import ArgumentError
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
@@ -143,7 +144,7 @@ class Optimizer(EagerUpdates):
     # Learning rates.
 
     def _create_global_learning_rate(self) -> None:
-        if in_dygraph_mode():
+        if mode.tracer is not None:
             self._eager_rate(self._dtype)
             return
         program = default_main_program()
@@ -308,7 +309,7 @@ class Optimizer(EagerUpdates):
 
         ``minimize`` calls it in both modes, so a subclass that overrides it extends every step.
         """
-        if in_dygraph_mode():
+        if mode.tracer is not None:
             return self._eager_apply(params_grads)
         with program_guard(loss.block.program, startup_program or default_startup_program()):
             return self.apply_gradients(params_grads)
@@ -328,7 +329,7 @@ class Optimizer(EagerUpdates):
         Returns:
             (the update ops, [(parameter, gradient)]).
         """
-        if in_dygraph_mode():
+        if mode.tracer is not None:
             return self._eager_minimize(loss, startup_program, parameter_list)
         if not isinstance(loss, Variable):
             raise AssertionError(

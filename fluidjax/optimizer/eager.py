@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from fluidjax import unique_name
+from fluidjax.base import mode
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
+from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Program, Variable, default_main_program
 from fluidjax.initializer import Constant
@@ -22,6 +24,7 @@ from fluidjax.optimizer.foreseen import rate_ahead
 from fluidjax.regularizer import append_regularization_ops
 
 Pair = tuple[Any, Any]  # (ParamBase, its gradient)
+_gradient = itemgetter(1)  # of a pair
 _Minimize = TypeVar("_Minimize", bound=Callable[..., Any])
 
 
@@ -114,25 +117,46 @@ class EagerUpdates:
     ) -> tuple[list[Any], list[Pair]]:
         if loss.__class__ is not VarBase and not isinstance(loss, Variable):
             raise AssertionError(f"The loss should be an Variable, received {loss!r:.60}. Pass what a layer returned.")
-        tracer = current_tracer()
+        tracer, parameters = mode.tracer, self._parameter_list or self._eager_parameters(named)
+        known = None if recorder.promised is None else self._eager_promised(tracer, parameters)
+        if known is not None:
+            return [], known
         before, tracer._train_mode = tracer._train_mode, False  # ``no_grad`` takes longer
         try:
-            pairs = self._eager_gradients(named)
+            pairs = tracer.gradients_of(parameters)
             self.apply_optimize(loss, startup_program, pairs)  # type: ignore[attr-defined] # subclasses add to it
         finally:
             tracer._train_mode = before
         tracer.end_of_step()
         return [], pairs
 
+    def _eager_promised(self, tracer: Any, parameters: Iterable[Any]) -> list[Pair] | None:
+        """The pairs, if the update is the known one of a promised step, which has come with this; else None.
+
+        There is no effect then: a schedule, which advances, is asked for its rate as ever.
+        """
+        replay, rate = self._replay, self._learning_rate_map.get(default_main_program())
+        if replay is None or rate is None or self._learning_rate.__class__ is not float:
+            return None
+        pairs = recorder.promised.gradients(parameters)
+        if pairs is None or self._eager_form(pairs) != self._replay_form:
+            return None
+        replay.rate = rate._value
+        if not recorder.promised.update(replay, [*map(_gradient, pairs), rate]):
+            return None
+        tracer.ids["tmp"] += self._replay_names
+        recorder.limit = 0  # what ``end_of_step`` does
+        return pairs
+
     def _eager_apply(self, pairs: list[Pair]) -> list[Any]:
         """Clip, apply weight decay and update; ops identical in two successive steps are replayed, not rewritten."""
-        tracer = current_tracer()
+        tracer, replay = mode.tracer, self._replay
         self._create_global_learning_rate()  # type: ignore[attr-defined]
-        given = [*[g for _, g in pairs], self._learning_rate_map[default_main_program()]]
+        given = [*map(_gradient, pairs), self._learning_rate_map[default_main_program()]]
         form = self._eager_form(pairs)
-        if self._replay is not None and form is not None and form == self._replay_form:
-            self._replay.run(tracer, given)
-            tracer.draw(self._replay_names)
+        if replay is not None and form is not None and form == self._replay_form:
+            replay.run(tracer, given)
+            tracer.ids["tmp"] += self._replay_names
             return []
         self._replay = None
         names = tracer.ids["tmp"]
@@ -169,8 +193,10 @@ class EagerUpdates:
 
         What the parts hold is looked at anew only if it is not the very same as last time.
         """
-        held = [*chain.from_iterable([vars(part).values() for part in parts])]
-        held += [part.__class__ for part in parts]
+        held: list[Any] = []
+        for part in parts:
+            held += vars(part).values()
+            held.append(part.__class__)
         ids, replay = [*map(id, held)], self._replay
         if replay is not None and replay.settings is not None and replay.settings[0] == ids:
             return replay.settings[1]

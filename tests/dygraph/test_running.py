@@ -113,4 +113,4 @@ def test_a_step_runs_once(handler: Handler, looks_ahead: bool) -> None:
             undisturbed.step()
         assert found == undisturbed.left()
         assert promised > PLACES // 2
-        assert came >= 8 or handler not in (interrupted, timed_out)
+        assert came >= 6 or handler not in (interrupted, timed_out)

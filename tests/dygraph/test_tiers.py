@@ -97,7 +97,7 @@ def test_the_better_one_takes_the_place_of_the_first_in_promised_steps(options: 
         assert block.ready
         block.improve()
         assert not block.ready
-        assert block.direct == first
+        assert block.direct is None
         training.step()
         assert block.ready
         assert block.direct != first

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fluidjax import unique_name
+from fluidjax.base import mode
 from fluidjax.base.flags import FLAGS
-from fluidjax.base.mode import current_tracer
 from fluidjax.dygraph._known.making import Making, Start, Unrepeatable
 from fluidjax.dygraph._known.reads import PLAIN
 from fluidjax.dygraph._known.watch import Watch
@@ -23,7 +23,7 @@ from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.variables.varbase import ParamBase, VarBase
 from fluidjax.eager.whole.learning import learn
 from fluidjax.eager.whole.looks import look
-from fluidjax.eager.whole.promised import promise
+from fluidjax.eager.whole.promised import Promise
 from fluidjax.eager.whole.steps import Repeated
 from fluidjax.framework import default_main_program
 
@@ -71,46 +71,44 @@ class Known(Repeated):
     def start(self, layer: Any, tracer: Any, inputs: tuple[Any, ...]) -> list[Any] | None:
         """``run`` if a known step begins with it, and with these arguments it is what is called."""
         kinds = self.kinds
-        if self.step is None or kinds is None or len(kinds) != len(inputs) or not self._is_around(layer, tracer):
+        if self.step is None or kinds is None or len(kinds) != len(inputs):
+            return None
+        point, kind, train_mode, deterministic, seed = self.around
+        if recorder.point is not point or layer.__class__ is not kind or tracer._train_mode is not train_mode:
+            return None
+        if FLAGS["FLAGS_cpu_deterministic"] != deterministic or default_main_program()._seed != seed:
             return None
         current: list[Value] = []
+        serial = recorder.serial
         for var, (spec, flows) in zip(inputs, kinds):  # noqa: B905 (of one length; saying so takes a microsecond)
             if var.__class__ is not VarBase or (var._stop_gradient is False) is not flows:
                 return None
             held: Any = var._held
             value = held if held.__class__ is Value else None if held is None else held.now()
-            if value is None or value.spec is not spec or value.serial == recorder.serial:
+            if value is None or value.spec is not spec or value.serial == serial:
                 return None
             current.append(value)
         return self.run(tracer, inputs, current) if self.holds(layer.__dict__) else None
-
-    def _is_around(self, layer: Any, tracer: Any) -> bool:
-        """Whether what ``_around`` gives is what it was found by."""
-        point, kind, train_mode, deterministic, seed = self.around
-        return (
-            recorder.point is point
-            and layer.__class__ is kind
-            and tracer._train_mode is train_mode
-            and FLAGS["FLAGS_cpu_deterministic"] == deterministic
-            and default_main_program().random_seed == seed
-        )
 
     def run(self, tracer: Any, given: Sequence[Any], current: Sequence[Value]) -> list[Any] | None:
         """[what the call returns], given the variables among its arguments, and their values.
 
         None, without effect, if values are of other kinds.
         """
-        ids = unique_name.generator.ids
-        bases = tracer.ids["tmp"], ids["tmp"]
-        outputs = None if self.step is None else promise(self.step, tracer, given, current, bases)
-        if outputs is None:
+        step, ids, own = self.step, unique_name.generator.ids, tracer.ids
+        bases = own["tmp"], ids["tmp"]
+        ready = None if step is None else step.ready(given, current)
+        if ready is not None:
+            outputs: list[VarBase] | None = Promise(step, tracer, *ready, bases).begin()  # type: ignore[arg-type]
+        else:
             outputs = self._recorded(given, current, bases)
         if outputs is None:
             return None
-        tracer.ids["tmp"] += self.named
+        own["tmp"] += self.named
         for key, count in self.counts:
             ids[key] += count
-        return [_built(self.form, outputs)]
+        form = self.form
+        return [outputs[form] if form.__class__ is int else _built(form, outputs)]
 
     def _recorded(self, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]) -> list[VarBase] | None:
         """The outputs, recorded; None, without effect, if values are of other kinds."""
@@ -156,14 +154,16 @@ def again(layer: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[An
     table = layer.__dict__.get(TABLE)
     if table is False or _watching:
         return None
-    tracer = current_tracer()
+    tracer = mode.tracer
     if tracer.__class__ is not Tracer or tracer.traced is not None or tracer.recording is not None:
         return None
     if not FLAGS["FLAGS_eager_layers"] or not FLAGS["FLAGS_eager_blocks"]:
         return None
-    if recorder.point.depth > recorder.limit:  # the step before has ended, and what follows begins another batch
+    point = recorder.point
+    if point.depth > recorder.limit:  # the step before has ended, and what follows begins another batch
         recorder.flush()
-    if recorder.point.expected is None:
+        point = recorder.point
+    if point.expected is None:
         return None
     latest = table.get(None) if table and not named else None  # the call that a step began with when one was promised
     if latest is not None and (found := latest.start(layer, tracer, inputs)) is not None:

@@ -46,7 +46,13 @@ class Result(NamedTuple):
     stop_gradient: bool | None
     generated: bool = False
 
+    @property
+    def naming(self) -> tuple[int, int, int]:
+        """(base, sign, offset): where ``bases`` are the next numbers, it is called ``sign * bases[base] + offset``."""
+        base = 0 if self.direct else 1
+        return (base, -1, ~self.number) if self.generated else (base, 1, self.number)
+
     def name(self, bases: tuple[int, int]) -> int:
         """Of the variable, where ``bases`` are the next numbers (see ``VarBase.name``)."""
-        number = bases[0 if self.direct else 1] + self.number
-        return ~number if self.generated else number
+        base, sign, offset = self.naming
+        return sign * bases[base] + offset

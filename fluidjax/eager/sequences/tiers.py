@@ -89,12 +89,22 @@ class Tiered:
 
     @property
     def ready(self) -> bool:
-        """Whether ``direct`` is there, and no better executable that has to run once first."""
+        """Whether it can be run by ``direct``: there is no better executable that has to run once first."""
         return self._settled is self._executable and (self._traced is None or self._runs >= _TIMED)
 
     @property
     def direct(self) -> Any:
-        """The executable, once it has run, whatever jax's settings are: it takes arrays of the device."""
+        """For one more run, whatever jax's settings are: the executable, which takes arrays of the device.
+
+        None unless it is ``ready``.
+        """
+        if self._settled is not self._executable:
+            return None
+        if self._traced is None:  # nothing better will come
+            self._runs += 1
+            return self._direct
+        if self._runs < _TIMED:
+            return None
         self._count()
         return self._direct
 

@@ -54,8 +54,10 @@ class Shared:
             self.array = None
             return seen
         if seen is None:
-            self.seen = seen = values.value_of(array)
-            self.spec = seen.spec
+            if array.__class__ is not np.ndarray or self.spec.dtype is _HALF:
+                return self._took(values.value_of(array))
+            self.seen = seen = _new(Value)
+            seen.array, seen.spec, seen.serial, seen.index = array.copy(), self.spec, -1, 0
             return seen
         known = seen.array
         if known.__class__ is np.ndarray and array.nbytes <= _SMALL and array.shape == known.shape:
@@ -87,10 +89,10 @@ def shared(array: np.ndarray) -> Shared | None:
 
     It is for writable C-contiguous arrays, if there is no accelerator.
     """
-    flags, spec = array.flags, values.spec_of(array)
+    flags, spec = array.flags, values.plain_specs.get((array.shape, array.dtype)) or values.spec_of(array)
     if not (flags.c_contiguous and flags.writeable) or (spec.dtype is _HALF and array.dtype == values.HALF_BITS):
         return None
-    if not _is_on_host(jax.config.jax_default_device):  # type: ignore[attr-defined]
+    if not _is_on_host(jax.default_device.value):
         return None
     found: Shared = _new(Shared)
     found.array, found.seen, found.spec = array, None, spec

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from fluidjax import framework, unique_name
+from fluidjax.base import mode
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.base.mode import current_tracer
 from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
 from fluidjax.eager.backward.strategy import BackwardStrategy
 from fluidjax.eager.recorded.kept import Member
 from fluidjax.eager.recorded.pending import recorder
+from fluidjax.eager.sequences.packs import Piece
 from fluidjax.eager.sequences.points import Point
 from fluidjax.eager.values import UNKNOWN, Spec, Value
 from fluidjax.eager.variables.beneath import Beneath
@@ -153,7 +154,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     def _array(self) -> Any:
         """The value, once computed. Raises EnforceNotMet if there is none."""
-        value = self._value
+        held = self._held
+        value = held if held is None or held.__class__ is Value else held.now()  # type: ignore[union-attr]
         if value is None:
             raise EnforceNotMet(
                 explain(
@@ -163,7 +165,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
                     "pass it as an op's output first, or call set_value",
                 )
             )
-        return recorder.array_of(value)
+        array = value.array
+        return recorder.array_of(value) if array is None or array.__class__ is Piece else array
 
     def numpy(self) -> np.ndarray:
         """A copy of the value."""
@@ -237,7 +240,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
                 f"backward: the first argument is {backward_strategy!r:.60}. Expected a BackwardStrategy or None. Pass "
                 "retain_graph by its name."
             )
-        tracer = current_tracer()
+        tracer = mode.tracer
         if tracer is None:
             raise AssertionError(
                 "backward: eager mode is off. Expected a call under fluid.dygraph.guard(). Call it inside the guard."
@@ -309,7 +312,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
 def generated_name() -> str:
     """The next name of a variable that is not an op's result, ``generated_var_N``."""
-    tracer = current_tracer()
+    tracer = mode.tracer
     return unique_name.generate("generated_var") if tracer is None else tracer.generate("generated_var")
 
 

@@ -46,7 +46,7 @@ def run_ahead(step: Any, state: Sequence[Any], leaves: list[Any]) -> Ahead | Non
     outer = [taken(leaves[k].array) for k in frame.outer]
     try:
         frame.put(outer)
-        found = frame.call(frame.arguments(outer, state))
+        found = frame.call(frame.arguments((*outer, *state)))
     except Exception:  # too little memory for both: it is run as ever, and raises what there is to raise
         step.ahead, step.in_vain = None, True
         return None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -45,6 +44,7 @@ class Frame:
     Attributes:
         layout: the arrays of the state.
         outer: the leaves that are its other arguments.
+        arguments: gives the arguments of the executable, of these in their order and the state.
         places: output -> its place among the results.
         state: gives the state after a run, of its results.
         fed: memory for what comes from the host; None before the first run.
@@ -59,35 +59,25 @@ class Frame:
         self.outer = [block.singles[n] for n in free]
         self._free = free
         pool = {n: k for k, n in enumerate([*free, *own])}
-        self._ordered = _getter([pool[n] for n in range(len(pool))])
+        self.arguments = _getter([pool[n] for n in range(len(pool))])
         self.fed: Fed | None = None
-
-    @property
-    def last(self) -> Last | None:
-        """The last run, if ``results`` can give those of another one; None if the arguments have to be ``put``."""
-        fed = self.fed
-        return None if fed is None or not self.block.ready else fed.last
 
     def noted(self, leaves: Sequence[Value], outer: list[Any]) -> Last | None:
         """What the next run is to know of this one, whose arguments were ``put``; None for nothing."""
         fed = self.fed
         return None if fed is None or np.ndarray in {*map(type, outer)} else fed.noted(self.outer, leaves, outer)
 
+    @property
+    def direct(self) -> Any:
+        """For one more run: the executable, to be called with arrays of the device; None if ``call`` has to run it."""
+        return None if self.fed is None else self.block.direct
+
     def put(self, outer: list[Any]) -> bool:
-        """Put what comes from the host where it stays; returns whether ``results`` gives the results of a run."""
-        fed = self.fed
-        if fed is None or not self.block.ready:
+        """Put what comes from the host where it stays; returns whether all is on the device."""
+        if self.fed is None:
             return False
-        fed.put(outer)
+        self.fed.put(outer)
         return np.ndarray not in {*map(type, outer)}
-
-    def arguments(self, outer: list[Any], state: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments of the executable; ``outer``: in the order of the attribute."""
-        return self._ordered((*outer, *state))
-
-    def results(self, arguments: tuple[Any, ...]) -> Iterator[Any]:
-        """Runs it when it is asked for its only element, the results, and none of Python's instructions besides."""
-        return starmap(self.block.direct, (arguments,))
 
     def call(self, arguments: tuple[Any, ...]) -> Sequence[Any]:
         """The results. Later arguments from the host have memory that stays."""

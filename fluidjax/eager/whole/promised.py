@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Any
 
@@ -26,10 +27,12 @@ from fluidjax.eager.whole.ahead import Ahead, missed, run_ahead
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.whole.running import Running
 from fluidjax.eager.whole.standing import Held, PromisedNode
-from fluidjax.eager.whole.steps import Step
+from fluidjax.eager.whole.steps import HELD, Step
 from fluidjax.eager.whole.together import Together
 from fluidjax.framework.guards import default_main_program
 from lowering.engine.interrupts import uninterrupted
+
+_GRADIENT, _TRAINABLE = attrgetter("_grad"), attrgetter("trainable")
 
 
 class _Promising(Recorder):
@@ -59,10 +62,6 @@ class Promise(Running):
         draws: the keys of ops, by their numbers.
     """
 
-    came, cleared, over = CALL, False, False  # of the class: most are set once, or not at all
-    given: Sequence[Any] = ()
-    node = replay = ahead = None
-    taken: Sequence[list[tuple[Any, Value]]] = ()
     draws: Mapping[int, Value] = MappingProxyType({})
 
     def __init__(
@@ -85,11 +84,11 @@ class Promise(Running):
 
     def begin(self) -> list[VarBase]:
         """The outputs of the call."""
-        outputs = []
+        outputs: list[VarBase] = []
         node = self.node = PromisedNode(self, self.step.zeros)
-        for n, (result, code, spec, placed) in enumerate(self.step.fresh):
+        for n, (code, spec, placed, stop_gradient, (base, sign, offset)) in enumerate(self.step.fresh):
             held: Any = Held(self, code, spec)
-            var = VarBase._of(result.name(self.bases), held, result.stop_gradient)
+            var = VarBase._of(sign * self.bases[base] + offset, held, stop_gradient)
             if placed:
                 var._place = node, n
             self.outputs.append((weakref.ref(var), code))
@@ -178,8 +177,11 @@ class Promise(Running):
             return False
         if held.__class__ is not Held or held.promise is not self or held.code != step.root:
             return False
-        between = [(self.outputs[n][0](), code, spec) for n, code, spec in step.between]
-        if not self._are_current() or True in [var is not None and var._grad is not None for var, _, _ in between]:
+        between = [(self.outputs[n][0](), code, spec) for n, code, spec in step.between] if step.between else ()
+        for var, _, _ in between:
+            if var is not None and var._grad is not None:
+                return False
+        if not self._are_current():
             return False
         self.node.freed = self.node.passed = True
         self.came, root._place = PASS, None
@@ -194,11 +196,12 @@ class Promise(Running):
     def _are_current(self) -> bool:
         """Whether what the pass reads of the variables is still what the call read: they may share an array."""
         step = self.step
-        if [var._held for var in step.fixed] != step.held:
+        if step.fixed and not all(map(is_, map(HELD, step.fixed), step.held)):
             return False
         variables, values = self.variables, self.values
         for n in step.read:
-            if variables[n]._value is not values[n]:
+            held, value = variables[n]._held, values[n]
+            if held is not value and (held is None or held.__class__ is Value or held.now() is not value):
                 return False
         for each in self.taken:
             for var, value in each:
@@ -210,15 +213,20 @@ class Promise(Running):
         """(parameter, the variable of its gradient) for an update of all of them; None if it is not the known one."""
         if self.came != PASS:
             return None
+        known = self.step.gradients
+        if parameters.__class__ is list and len(parameters) == len(known):
+            if all(map(is_, map(_GRADIENT, parameters), known)) and all(map(_TRAINABLE, parameters)):
+                return [*zip(parameters, known, strict=True)]
         pairs = [(p, g) for p in parameters if p.trainable and (g := p._grad) is not None]
-        return pairs if [id(g) for _, g in pairs] == self.step.ids else None
+        same = len(pairs) == len(known) and all([g is each for (_, g), each in zip(pairs, known, strict=True)])
+        return pairs if same else None
 
     def update(self, replay: Replay, given: Sequence[Any]) -> bool:
         """Whether an update is the known one, which has come with this."""
         step = self.step
         if self.came != PASS or replay is not step.replay():
             return False
-        if [*map(id, given[: len(step.ids)])] != step.ids:
+        if len(given) < len(step.gradients) or not all(map(is_, given, step.gradients)):
             return False
         leaves = [*step.leaves]
         for at, k, spec in step.given:
@@ -235,17 +243,25 @@ class Promise(Running):
         self.replay, self.given, self.came = replay, given, UPDATE
         return True
 
-    def clear(self, gradients: Sequence[Any]) -> bool:
-        """Whether all gradients, which must be these, can be zeroed, which has come with this."""
+    def clear(self, parameters: list[Any]) -> bool:
+        """Whether all gradients, which are those of the trained ones of these, can be zeroed; it has come with this."""
         if self.came != UPDATE:
             return False
-        ids, step = [*map(id, gradients)], self.step
-        if ids != step.cleared_ids:
-            if {*ids} != step.all_ids:
-                return False
-            step.cleared_ids = ids
+        last, trained = self.step.cleared_last
+        if len(parameters) != len(last) or not all(map(is_, map(_GRADIENT, parameters), last)):
+            return self._clear_other(parameters)
+        if [*map(_TRAINABLE, parameters)] != trained:
+            return self._clear_other(parameters)
         self.cleared = True
         return True
+
+    def _clear_other(self, parameters: list[Any]) -> bool:
+        """The same where these are not what it was given last."""
+        gradients = [grad for p in parameters if p.trainable and (grad := p._grad) is not None]
+        if {*map(id, gradients)} == {*map(id, self.step.gradients)} and len(gradients) == len(self.step.gradients):
+            self.step.cleared_last = [p._grad for p in parameters], [p.trainable for p in parameters]
+            self.cleared = True
+        return self.cleared
 
     # Looking.
 
@@ -285,16 +301,3 @@ class Promise(Running):
         self.leave()
         record(self)
         self.forget()
-
-
-def promise(
-    step: Step, tracer: Any, given: Sequence[Any], current: Sequence[Value], bases: tuple[int, int]
-) -> list[VarBase] | None:
-    """The outputs of the call that begins a step, promised; None, without effect, if it cannot begin now.
-
-    Args:
-        given, current: see ``Step.ready``.
-        bases: the next numbers of names, of the tracer and of ``unique_name``.
-    """
-    found = step.ready(given, current)
-    return None if found is None else Promise(step, tracer, *found, bases).begin()

@@ -7,9 +7,9 @@ whoever looks next does so, until the step is *over*: that comes at once, with a
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from fluidjax.eager.recorded.alive import array_of
@@ -19,7 +19,7 @@ from fluidjax.eager.values import Value
 from fluidjax.eager.whole.ahead import Ahead
 from fluidjax.eager.whole.fed import Fed
 from fluidjax.eager.whole.frames import Frame
-from fluidjax.eager.whole.resumed import UPDATE
+from fluidjax.eager.whole.resumed import CALL, UPDATE
 from fluidjax.eager.whole.standing import Held
 from lowering.engine.interrupts import uninterrupted
 
@@ -37,23 +37,23 @@ class Running:
         over: whether variables hold values, or what is recorded, in place of this.
     """
 
-    step: Any
-    together: Any
-    variables: list[Any]
-    values: list[Value]
-    leaves: list[Any]
-    came: int
-    cleared: bool
-    node: Any
-    replay: Any
-    given: Sequence[Any]
-    taken: Sequence[list[tuple[Any, Value]]]
-    outputs: list[tuple[weakref.ref[Any], int]]
-    ahead: Ahead | None
+    step: Any = None
+    together: Any = None
+    variables: Sequence[Any] = ()
+    values: Sequence[Value] = ()
+    leaves: Any = ()
+    came: int = CALL
+    cleared: bool = False
+    node: Any = None
+    replay: Any = None
+    given: Sequence[Any] = ()
+    taken: Sequence[list[tuple[Any, Value]]] = ()
+    outputs: Any = ()
+    ahead: Ahead | None = None
     put: list[Any] | None = None
     there: bool = False
-    found: list[Sequence[Any]]
-    over: bool
+    found: Any = ()
+    over: bool = False
 
     def _record(self) -> None:
         """Record what has come."""
@@ -64,27 +64,25 @@ class Running:
         step, together, ahead = self.step, self.together, self.ahead  # first: a handler may settle it meanwhile
         if self.over:
             return
-        if self.found or (self.came == UPDATE and self.cleared >= step.cleared and self._can_give(step, ahead)):
-            self._run(step, together, step.frame if ahead is None else ahead.frame)
-        else:
-            uninterrupted(self._record)
-
-    def _can_give(self, step: Any, ahead: Ahead | None) -> bool:
-        """Whether the block returns all that is still wanted."""
-        places = (step.frame if ahead is None else ahead.frame).places
-        lacking = {code for reference, code in self.outputs if code not in places and reference() is not None}
-        if lacking:
-            step.wanted |= lacking
-        return not lacking
+        if not self.found:
+            if self.came != UPDATE or self.cleared < step.cleared:
+                return uninterrupted(self._record)
+            places = (step.frame if ahead is None else ahead.frame).places
+            lacking = [code for reference, code in self.outputs if code not in places and reference() is not None]
+            if lacking:  # the block does not return all that is still wanted
+                step.wanted |= {*lacking}
+                return uninterrupted(self._record)
+        return self._run(step, together, step.frame if ahead is None else ahead.frame)
 
     def _run(self, step: Any, together: Any, frame: Frame) -> None:
-        if self.ahead is None:
+        ahead, leaves, replay = self.ahead, self.leaves, self.replay
+        if ahead is None:
             self._call(together, frame)
         else:
-            self.found = [self.ahead.found]
+            self.found = [ahead.found]
         if self.over:
             return
-        found, ahead, replay, leaves, put = self.found[0], self.ahead, self.replay, self.leaves, self.put
+        found, put = self.found[0], self.put
         if not self.there:
             Fed.wait(found)
         last = None if put is None else frame.noted(leaves, put)
@@ -97,7 +95,8 @@ class Running:
         if last is not None:
             frame.fed.last = last  # type: ignore[union-attr]
         replay.promises += 1
-        step.ran_ahead += ahead is not None
+        if ahead is not None:
+            step.ran_ahead += 1
         recorder.apart, recorder.limit = 0, LIMIT  # of another batch: nothing else of this one was recorded
         recorder.__class__, recorder.promised, self.over = Recorder, None, True
         self.forget()
@@ -107,24 +106,26 @@ class Running:
         leaves = self.leaves
         if self.found or self.over:
             return
-        last = frame.last
+        direct = frame.direct
+        last = None if direct is None else frame.fed.last  # type: ignore[union-attr]
         outer = None if last is None else last.filled(leaves)
         if last is not None and outer is not None:
-            ready, put, there = True, None, together.there and not last.moving
+            put, there = None, together.there and not last.moving
         else:
             outer = [*map(array_of, map(leaves.__getitem__, frame.outer))]
             if Piece in {*map(type, outer)}:
                 outer = [*map(taken, outer)]
-            ready, put, there = frame.put(outer), outer, False
+            direct = direct if frame.put(outer) else None
+            put, there = outer, False
         self.put, self.there = put, there
         state = together.state
         if self.over:  # and the state another one
             return
-        arguments = frame.arguments(outer, state)
-        if not ready:
+        arguments = frame.arguments((*outer, *state))
+        if direct is None:
             uninterrupted(partial(self._call_any, together, frame, arguments))
             return
-        results = frame.results(arguments)
+        results = starmap(direct, (arguments,))  # runs it when it is asked for its only element, and no Python besides
         try:
             if not self.over and not self.found:
                 self.found.extend(results)
@@ -167,7 +168,5 @@ class Running:
         recorder.__class__, recorder.promised, self.over = Recorder, None, True
 
     def forget(self) -> None:
-        """Refer to nothing any more: a variable that the user keeps shall keep no others."""
-        self.variables, self.values, self.leaves, self.given, self.taken, self.found = [], [], [], (), (), []
-        self.replay = self.node = self.ahead = self.put = None  # the node refers to this
-        self.step = self.together = None
+        """Refer to nothing any more: a variable that the user keeps shall keep no others, and the node refers to it."""
+        self.__dict__ = {"over": True, "outputs": self.outputs}

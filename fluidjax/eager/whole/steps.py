@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence, Set
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from fluidjax.eager.values import Spec, Value
 from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.together import Together
 
+HELD = attrgetter("_held")
 MISSES = 16  # batches that begin with a call and are no step that can be promised
 
 
@@ -68,8 +70,6 @@ class Step:
         outer: for each other variable, arguments first, its number in the call, its source and spec.
         fixed, held: those of them that are no arguments, and what they held when the step began.
         read: the arguments among them that the pass reads.
-        ids, all_ids: of the variables of gradients, in their order and as a set.
-        cleared_ids: the same in the order in which they were cleared last.
         ops: those after the call.
         root, visit: the output that the backward pass starts from, and what the pass finds at the call.
         between: for the variables that were computed before, by their numbers: outputs that are their gradients, specs.
@@ -78,6 +78,7 @@ class Step:
         leaves: those of the pass and the update; None where the variable of the update with that number is one.
         given: the numbers of the given variables of the update that are leaves, and their specs.
         gradients: the variables of gradients, with which the update is given.
+        cleared_last: of the parameters whose gradients were cleared last, these, and whether they were trained.
         updated: the variables that are replaced: by the update, and after these by the call.
         cleared: whether the gradients are zero when the block runs.
         call, replay: weak references to the call and the update.
@@ -112,14 +113,12 @@ class Step:
         self.in_vain = False
         self.wanted: frozenset[int] = parts["wanted"]
         self.looked: Mapping[int, int] = parts["looked"]
-        self.ids = [*map(id, self.gradients)]
-        self.all_ids = {*self.ids}
-        self.cleared_ids = self.ids
+        self.cleared_last: tuple[list[Any], list[Any]] = [], []
         self._given = [source for _, source, _ in self.outer if source.__class__ is int]
         self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
         self._mark: Any = None  # of the variables kept together that were found to be its own
         self.held: list[Any] = []  # what these held when they were looked at last
-        self._among: set[int] = set()  # the identities of these values
+        self._among: set[Value] = set()  # these values
         outside = [each for each in self.outer if each[1].__class__ is not int]
         self._specs = [spec for _, _, spec in outside]  # of these that are no arguments
         self._flows = [self.body.flows[k] for k, _, _ in outside]
@@ -128,7 +127,7 @@ class Step:
         self.pulled = [place.get(k, -1) for k in self.body.leaves]  # -1 for those of the update
         results = [self.body.results[k] for k in self.body.fresh]
         placed = [place is not None for _, place in self.body.outputs[: len(results)]]
-        self.fresh = [(r, r.code, r.spec, p) for r, p in zip(results, placed, strict=True)]
+        self.fresh = [(r.code, r.spec, p, r.stop_gradient, r.naming) for r, p in zip(results, placed, strict=True)]
         self.drawn = [n for n, k in enumerate(self.body.leaves) if k is None]
         self.read = [
             place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)
@@ -156,7 +155,7 @@ class Step:
         rate = None if replay is None else replay.next_rate()
         leaves = [*self.leaves]
         for at, k, spec in self.given:
-            if k != len(self.ids) or rate is None or rate.spec is not spec or rate.array is None:
+            if k != len(self.gradients) or rate is None or rate.spec is not spec or rate.array is None:
                 return None
             leaves[at] = rate
         return leaves
@@ -176,24 +175,28 @@ class Step:
             return None
         if together.mark is not self._mark and not self._takes(together):
             return None
-        fixed = self.fixed
-        if fixed and [var._held for var in fixed] != self.held and not self._look():
-            return None
-        if fixed and [var._stop_gradient is False for var in fixed] != self._flows:
+        if self.fixed and not self._stand():
             return None
         values = [*map(current.__getitem__, self._given)]
-        if True in [value.array is None for value in current]:
+        for value in current:
+            if value.array is None:
+                return None
+        if len({*values}) != len(values) or not self._among.isdisjoint(values):
             return None
-        ids = {*map(id, values)}
-        if len(ids) != len(values) or not ids.isdisjoint(self._among):
-            return None
-        variables = [*map(given.__getitem__, self._given), *fixed]
+        variables = [*map(given.__getitem__, self._given), *self.fixed]
         values += self.held
         for k, high in self._limits:
             array = values[k].array
             if array.__class__ is not np.ndarray or not is_below(array, high):
                 return None
         return together, variables, values
+
+    def _stand(self) -> bool:
+        """Whether the variables that are no arguments can be read, and gradients flow to them as they did."""
+        fixed = self.fixed
+        if not (self.held and all(map(is_, map(HELD, fixed), self.held))) and not self._look():
+            return False
+        return [var._stop_gradient is False for var in fixed] == self._flows
 
     def _takes(self, together: Any) -> bool:
         """Whether the variables kept together are those of this step, and gradients flow to them as they did here.
@@ -211,10 +214,10 @@ class Step:
         held: list[Any] = [var._value for var in self.fixed]
         if not all(held) or held != [var._held for var in self.fixed] or True in [v.array is None for v in held]:
             return False
-        if [value.spec for value in held] != self._specs or len(ids := {*map(id, held)}) != len(held):
+        if [value.spec for value in held] != self._specs or len({*held}) != len(held):
             return False
         for value in held:
             recorder.array_of(value)
         to_device([value for value in held if value.array.__class__ is np.ndarray])
-        self.held, self._among = held, ids
+        self.held, self._among = held, {*held}
         return True

@@ -99,16 +99,18 @@ class Together:
 
 def clear_gradients(parameters: Iterable[Any]) -> None:
     """Zero the gradients of those parameters that are trained: at once, if a known step replaces all of them."""
-    trained = [p for p in parameters if p.trainable]
-    gradients = [grad for p in trained if (grad := p._grad) is not None]
+    if parameters.__class__ is not list:
+        parameters = [*parameters]
     promised = recorder.promised
-    if promised is not None and promised.clear(gradients):
+    if promised is not None and promised.clear(parameters):
         return
+    gradients = [grad for p in parameters if p.trainable and (grad := p._grad) is not None]
     held = getattr(gradients[0], "_held", None) if gradients and promised is None else None
     if held.__class__ is Member and held.group.__class__ is Together and held.group.clear(gradients):
         return
-    for p in trained:
-        p.clear_gradient()
+    for p in parameters:
+        if p.trainable:
+            p.clear_gradient()
 
 
 def _owned(values: list[Any], slot: Slot) -> Any:
@@ -120,7 +122,7 @@ def _owned(values: list[Any], slot: Slot) -> Any:
         return arrays[0] if own else jax.device_put(np.array(taken(arrays[0])), may_alias=False)
     if alone and is_whole(arrays, slot.bounds):
         return arrays[0].buffer
-    return jax.device_put(np.concatenate([np.asarray(taken(array)) for array in arrays]), may_alias=False)
+    return jax.device_put(np.concatenate([np.asarray(taken(array)).reshape(-1) for array in arrays]), may_alias=False)
 
 
 _VALUE = 2  # references to a value that a list alone refers to: the list, and the call
