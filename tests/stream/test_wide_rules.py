@@ -79,7 +79,7 @@ class Call:
         results = jax.eval_shape(self._forward, self.bound.values)
         # What is drawn in float32 is held to its bits, which the quicker way of fusing takes less care of.
         drawn = any(v.dtype == np.float32 for v in results.values())
-        self.options = {"xla_cpu_use_fusion_emitters": True} if drawn else {}
+        self.options = {"xla_cpu_use_fusion_emitters": True} if drawn and jax.__version_info__ < (0, 11) else {}
         read = read_gradients(self.bound) if self.bound.wrt() and case.backward else ()
         self.cotangents = {
             n: rng.standard_normal(v.shape).astype(v.dtype)

@@ -19,6 +19,7 @@ from jaxlib.xla_client import ArrayImpl
 from fluidjax.base.signals import local_devices
 from fluidjax.execution.executables.emitting import emitting_last
 from fluidjax.execution.executables.levels import called, compiler_options
+from fluidjax.execution.executables.options import compile_with
 from lowering.host_arrays import used_in_place
 from lowering.values import LoDArray
 
@@ -184,7 +185,7 @@ def _strip(lowered: jax.stages.Lowered) -> None:
 def _compiled(lowered: jax.stages.Lowered, options: dict[str, Any]) -> jax.stages.Compiled:
     contexts = default_device().platform == "cpu" and options.get("xla_cpu_use_fusion_emitters", True)
     with emitting_last() if contexts else contextlib.nullcontext():
-        return lowered.compile(options)
+        return compile_with(lowered, options)
 
 
 def _rename(lowered: jax.stages.Lowered, name: str) -> None:
