@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from fluidjax.eager.sequences.jobs import BETTER, Jobs
+from fluidjax.execution.executables import background
 
 
 class Sequence:
@@ -58,7 +59,9 @@ def test_an_error_is_raised_where_the_work_is_waited_for() -> None:
     def fail() -> None:
         raise ValueError("cannot be compiled")
 
-    jobs.add(Sequence(0), "whole", fail)
-    with pytest.raises(ValueError, match="cannot be compiled"):
-        jobs.wait()
+    with pytest.warns(RuntimeWarning, match="ValueError: cannot be compiled\n  expected: .*\n  to do: "):
+        jobs.add(Sequence(0), "whole", fail)
+        with pytest.raises(ValueError, match="cannot be compiled"):
+            jobs.wait()
+        background.wait()
     jobs.wait()

@@ -5,7 +5,9 @@ What belongs to the sequence that ran last comes first, and at the end what is t
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -22,6 +24,20 @@ BETTER = "better"  # the kind of a task that nothing waits for
 def one_processor() -> bool:
     """Whether the thread and what runs beside it have one processor between them."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) == 1
+
+
+def _tell(error: BaseException) -> None:
+    """Warn, once for errors of one text: whoever trains on would not know why it is slow."""
+    if background.ending():
+        return
+    with contextlib.suppress(RuntimeWarning):  # a thread has nobody to raise it to
+        warnings.warn(
+            f"ops that repeat could not be compiled as one block: {type(error).__name__}: {error}\n"
+            "  expected: a block, beside the run; received: this error. The ops go on one by one, more slowly\n"
+            "  to do: report it with the versions of jax and jaxlib; FLAGS_eager_blocks=0 compiles no blocks",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 class _Job(NamedTuple):
@@ -66,6 +82,7 @@ class Jobs:
             with_device(job.device, job.work)
         except BaseException as error:
             job.done.set_exception(error)
+            _tell(error)
         else:
             job.done.set_result(None)
         if not self._waiting:
