@@ -99,6 +99,11 @@ class Creating:
     # Gradients of many variables.
 
     @staticmethod
+    def promised() -> Any:
+        """The step of which nothing is recorded yet (see ``whole.promised``); None for none."""
+        return recorder.promised
+
+    @staticmethod
     def gradients_of(parameters: Iterable[Any]) -> list[tuple[Any, Any]]:
         """(parameter, the variable of its gradient) for those that are trained and have one."""
         promised = recorder.promised

@@ -14,7 +14,6 @@ from fluidjax import unique_name
 from fluidjax.base import mode
 from fluidjax.base.errors import explain
 from fluidjax.base.mode import current_tracer, in_dygraph_mode
-from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework import Program, Variable, default_main_program
 from fluidjax.initializer import Constant
@@ -118,8 +117,8 @@ class EagerUpdates:
         if loss.__class__ is not VarBase and not isinstance(loss, Variable):
             raise AssertionError(f"The loss should be an Variable, received {loss!r:.60}. Pass what a layer returned.")
         tracer, parameters = mode.tracer, self._parameter_list or self._eager_parameters(named)
-        known = None if recorder.promised is None else self._eager_promised(tracer, parameters)
-        if known is not None:
+        promised = tracer.promised()
+        if promised is not None and (known := self._eager_promised(tracer, promised, parameters)) is not None:
             return [], known
         before, tracer._train_mode = tracer._train_mode, False  # ``no_grad`` takes longer
         try:
@@ -130,7 +129,7 @@ class EagerUpdates:
         tracer.end_of_step()
         return [], pairs
 
-    def _eager_promised(self, tracer: Any, parameters: Iterable[Any]) -> list[Pair] | None:
+    def _eager_promised(self, tracer: Any, promised: Any, parameters: Iterable[Any]) -> list[Pair] | None:
         """The pairs, if the update is the known one of a promised step, which has come with this; else None.
 
         There is no effect then: a schedule, which advances, is asked for its rate as ever.
@@ -138,14 +137,13 @@ class EagerUpdates:
         replay, rate = self._replay, self._learning_rate_map.get(default_main_program())
         if replay is None or rate is None or self._learning_rate.__class__ is not float:
             return None
-        pairs = recorder.promised.gradients(parameters)
+        pairs = promised.gradients(parameters)
         if pairs is None or self._eager_form(pairs) != self._replay_form:
             return None
         replay.rate = rate._value
-        if not recorder.promised.update(replay, [*map(_gradient, pairs), rate]):
+        if not promised.update(replay, [*map(_gradient, pairs), rate]):
             return None
         tracer.ids["tmp"] += self._replay_names
-        recorder.limit = 0  # what ``end_of_step`` does
         return pairs
 
     def _eager_apply(self, pairs: list[Pair]) -> list[Any]:

@@ -76,7 +76,7 @@ class Known(Repeated):
         point, kind, train_mode, deterministic, seed = self.around
         if recorder.point is not point or layer.__class__ is not kind or tracer._train_mode is not train_mode:
             return None
-        if FLAGS["FLAGS_cpu_deterministic"] != deterministic or default_main_program()._seed != seed:
+        if FLAGS["FLAGS_cpu_deterministic"] != deterministic or default_main_program().random_seed != seed:
             return None
         current: list[Value] = []
         serial = recorder.serial

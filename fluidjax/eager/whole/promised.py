@@ -241,6 +241,7 @@ class Promise(Running):
             self.ahead = None
         self.leaves += leaves
         self.replay, self.given, self.came = replay, given, UPDATE
+        recorder.limit = 0  # what follows is another batch
         return True
 
     def clear(self, parameters: list[Any]) -> bool:
