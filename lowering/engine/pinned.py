@@ -33,6 +33,17 @@ def pinned(x: Any) -> Any:
     return lax.cond(never, jnp.zeros_like, lambda data: data, x)
 
 
+def once_on_cpu(x: Any) -> Any:
+    """``x``, computed once where it is compiled for a CPU: for what several loops read, or one loop several times.
+
+    XLA's kernels for CPUs would compute it anew for each element that reads it. So may other platforms', where a branch
+    costs more than that.
+    """
+    if not isinstance(x, jax.core.Tracer):
+        return x
+    return lax.platform_dependent(x, cpu=pinned, default=lambda data: data)
+
+
 def pinned_value(value: Any) -> Any:
     """A variable's value, computed once; single numbers and what is no tensor stay as they are."""
     if isinstance(value, LoDArray):

@@ -23,7 +23,7 @@ import numpy as np
 
 from lowering.engine.context import Env
 from lowering.engine.dataflow import Use, uses
-from lowering.engine.maps import MapRunner
+from lowering.engine.one_hot import OneHotRunner
 from lowering.extend import function_of, is_literal
 from lowering.machine import processors
 from lowering.program import OpView
@@ -40,7 +40,7 @@ _BY_ELEMENTS = frozenset(
 _CALLS = frozenset({"jit", "pjit"})
 
 
-class UpdateRunner(MapRunner):
+class UpdateRunner(OneHotRunner):
     """Runs ops in one trace for a CPU, with the updates of large tables block by block."""
 
     def _run_op(self, op: OpView, env: Env) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lowering
+from lowering.ops.nn import conv_columns, conv_strips, conv_transpose
 from lowering.ops.nn import conv_kernels as kernels
-from lowering.ops.nn import conv_strips, conv_transpose
 from lowering.ops.nn.conv_kernels import Geometry
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -138,6 +138,20 @@ def test_large_kernels_are_a_product_on_cpu():
     """Of 25 taps and more, unless their columns outgrow the cache."""
     assert convolutions((4, 16, 12, 12), (4, 16, 5, 5)) == 0
     assert convolutions((4096, 16, 12, 12), (4, 16, 5, 5)) == convolutions((4, 16, 12, 12), (4, 16, 3, 3)) == 3
+
+
+@pytest.mark.parametrize(("taps", "count"), [(5, 2), (3, 0)])
+def test_sums_of_many_taps_are_taken_once_for_what_reads_them(rng, taps, count, monkeypatch):
+    x_shape, w, geo = (2, 3, 9, 8), rng.standard_normal((4, 3, taps, taps)), Geometry((1, 1), ((1, 1),) * 2, (1, 1), 1)
+    dy = rng.standard_normal((2, 4, *conv_columns.reached(x_shape, w.shape, geo)))
+
+    def gradient(dy, w):
+        return conv_columns.input_grad_columns(dy, w, x_shape, geo)
+
+    assert jax.jit(gradient).lower(dy, w).as_text().count("compare GT") == count  # the branch that is never taken
+    found = jax.jit(gradient)(dy, w)
+    monkeypatch.setattr(conv_columns, "once_on_cpu", lambda value: value)
+    np.testing.assert_array_equal(found, jax.jit(lambda dy, w: gradient(dy, w))(dy, w))
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -9,7 +9,7 @@ import pytest
 
 import lowering
 from lowering.ops.nn import pool_kernels as kernels
-from lowering.ops.nn.pool import avg_pool_grad
+from lowering.ops.nn.pool import avg_pool_grad, max_pool_grad
 from lowering.ops.nn.pool_kernels import AdaptiveAxis, Axis
 
 
@@ -67,6 +67,23 @@ def test_maxima_of_windows_too_wide_to_unroll(rng, axis):
         np.testing.assert_array_equal(at, first)
         np.testing.assert_array_equal(best, np.take_along_axis(np.asarray(x), first, 1))
         np.testing.assert_array_equal(kernels.max_axis(x, 1, axis), best)
+
+
+@pytest.mark.parametrize("axis", [Axis(8, 4, 2, 2, 0), Axis(9, 5, 3, 2, 1), AdaptiveAxis(7, 3)], ids=str)
+def test_a_cpu_finds_each_windows_maximum_once(rng, axis, monkeypatch):
+    x = rng.integers(-4, 4, (2, 3, axis.size, axis.size)).astype(np.float32)  # with ties
+    out = kernels.max_axis(kernels.max_axis(x, 3, axis), 2, axis)
+    d_out = rng.standard_normal(out.shape).astype(np.float32)
+    gradient = jax.jit(lambda *given: max_pool_grad(*given, [axis, axis]))
+    traced = gradient.trace(x, out, d_out)
+    here, elsewhere = (traced.lower(lowering_platforms=(platform,)).as_text() for platform in ("cpu", "cuda"))
+    assert here.count("compare GT") == (2 if getattr(axis, "tiled", False) else 4)  # the branch that is never taken
+    assert not elsewhere.count("compare GT")
+    found = np.asarray(gradient(x, out, d_out))
+    monkeypatch.setattr(kernels, "once_on_cpu", lambda value: value)
+    again = jax.jit(lambda *given: max_pool_grad(*given, [axis, axis]))(x, out, d_out)
+    np.testing.assert_array_equal(found, again)
+    assert np.abs(found).max() > 0.1
 
 
 @pytest.mark.parametrize("axis", [Axis(7, 3, 3, 2, 1), Axis(6, 3, 2, 2, 0), Axis(20, 2, 18, 2, 0), AdaptiveAxis(7, 3)])

@@ -12,12 +12,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowering.engine.pinned import once_on_cpu
 from lowering.ops.nn.windows import Geometry
 
 
 def size_of(shape: tuple) -> int:
     """Number of elements."""
     return math.prod(shape)
+
+
+def many_taps(w_shape: tuple) -> bool:
+    """Whether a kernel has 25 taps or more."""
+    return size_of(w_shape[2:]) >= 25
 
 
 def reached(x_shape: tuple, w_shape: tuple, geo: Geometry) -> tuple:
@@ -57,7 +63,11 @@ def filter_grad_columns(x: jax.Array, dy: jax.Array, w_shape: tuple, geo: Geomet
 
 
 def input_grad_columns(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:
-    """`input_grad` as a GEMM, or one of each group, to columns [C * taps, N * positions], added up axis by axis."""
+    """`input_grad` as a GEMM, or one of each group, to columns [C * taps, N * positions], added up axis by axis.
+
+    What reads the sums of many taps would else take all of them again, for each element: those of two axes for the
+    product of their taps.
+    """
     n, c = x_shape[:2]
     columns = jnp.einsum("goq,gop->gqp", _kernels(w, geo), _reached_rows(dy, geo))
     found = columns.reshape(c, *w.shape[2:], n, *dy.shape[2:])
@@ -68,6 +78,7 @@ def input_grad_columns(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometr
             found = jnp.moveaxis(_added(found, dim + 1, stride, 1 + at, dilation, size, low), 1 + at, dim)
         else:
             found = _added(found, 1 + at, dilation, dim, stride, size, low)
+        found = once_on_cpu(found) if many_taps(w.shape) else found
     return found.swapaxes(0, 1)
 
 

@@ -16,6 +16,7 @@ from lowering.ops.nn.conv_columns import (
     by_columns,
     filter_grad_columns,
     input_grad_columns,
+    many_taps,
     reached,
     size_of,
 )
@@ -81,9 +82,10 @@ def in_strips(x: jax.Array, w: jax.Array, geo: Geometry) -> jax.Array:
 def _prefer_gemm(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
     """Whether GEMMs over columns beat XLA:CPU's convolution.
 
-    They do for groups whose columns stay in cache (3 to 4 times; then both take as long, and columns more memory).
+    They do for groups whose columns stay in cache (3 to 4 times; then both take as long, and columns more memory), and
+    for kernels of 25 taps; with 9 they lose: a step of ResNet-20 takes 1.3 times as long.
     """
-    fit = _in_cache(w_shape, n, out, geo) and (_grouping(w_shape, geo) or (_dense(geo) and _many_taps(w_shape)))
+    fit = _in_cache(w_shape, n, out, geo) and (_grouping(w_shape, geo) or (_dense(geo) and many_taps(w_shape)))
     return fit or _few(w_shape, n, out)
 
 
@@ -104,11 +106,6 @@ def _few(w_shape: tuple, n: int, out: tuple) -> bool:
     """
     positions = n * size_of(out)
     return isinstance(positions, int) and positions <= w_shape[0] and _sliceable(w_shape)
-
-
-def _many_taps(w_shape: tuple) -> bool:
-    """Whether a kernel has 25 taps or more. With 9, GEMMs lose: a step of ResNet-20 takes 1.3 times as long."""
-    return size_of(w_shape[2:]) >= 25
 
 
 def _in_cache(w_shape: tuple, n: int, out: tuple, geo: Geometry) -> bool:
@@ -209,7 +206,7 @@ def prefer_columns(dy: jax.Array, w: jax.Array, geo: Geometry) -> bool:
     if size_of(w.shape[2:]) == 1 or w.shape[1] < LEAST_CHANNELS:
         return True
     n, out = dy.shape[0], dy.shape[2:]
-    return _few(w.shape, n, out) or (_many_taps(w.shape) and _in_cache(w.shape, n, out, geo))
+    return _few(w.shape, n, out) or (many_taps(w.shape) and _in_cache(w.shape, n, out, geo))
 
 
 def input_grad_direct(dy: jax.Array, w: jax.Array, x_shape: tuple, geo: Geometry) -> jax.Array:

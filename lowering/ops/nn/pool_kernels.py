@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowering.engine.pinned import once_on_cpu
 from lowering.sizes.counts import RowSize
 from lowering.symbols import is_symbol
 
@@ -227,19 +228,25 @@ def sum_axis_grad(dy: jax.Array, dim: int, axis) -> jax.Array:
 
 
 def first_tap(x: jax.Array, y: jax.Array, dim: int, axis) -> jax.Array:
-    """Which tap of each window first equals the window's maximum y (int32)."""
+    """Which tap of each window first equals the window's maximum y.
+
+    A float32, found once: all rows of the window ask for it.
+    """
     rows = taps(x, dim, axis, -jnp.inf)
-    found = jnp.full(y.shape, len(rows), jnp.int32)
+    found = jnp.full(y.shape, len(rows), jnp.float32)
     for t in reversed(range(len(rows))):
-        found = jnp.where(rows[t] == y, jnp.int32(t), found)
-    return found
+        found = jnp.where(rows[t] == y, jnp.float32(t), found)
+    return once_on_cpu(found)
 
 
 def max_axis_grad(x: jax.Array, y: jax.Array, dy: jax.Array, dim: int, axis) -> jax.Array:
-    """The adjoint of `max_axis`: each window's gradient goes to its first maximum."""
+    """The adjoint of `max_axis`: each window's gradient goes to its first maximum.
+
+    Where windows overlap, each row reads the gradients of several.
+    """
     if isinstance(axis, Axis) and axis.tiled:
         return _tiled_max_grad(x, y, dy, dim, axis)
-    found = first_tap(x, y, dim, axis)
+    found, dy = first_tap(x, y, dim, axis), once_on_cpu(dy)
     zero = jnp.zeros((), dy.dtype)
     count = axis.table.shape[1] if isinstance(axis, AdaptiveAxis) else axis.k
     parts = [_place(jnp.where(found == t, dy, zero), dim, axis, t) for t in range(count)]
@@ -252,7 +259,7 @@ def _tiled_max_grad(x, y, dy, dim, axis: Axis):
         found = jnp.argmax(view, axis=dim + 1).astype(jnp.int32)
     else:
         found = first_tap(x, y, dim, axis)
-    tap = lax.broadcasted_iota(jnp.int32, view.shape, dim + 1)
+    tap = lax.broadcasted_iota(found.dtype, view.shape, dim + 1)
     hit = tap == jnp.expand_dims(found, dim + 1)
     return _untile(jnp.where(hit, jnp.expand_dims(dy, dim + 1), jnp.zeros((), dy.dtype)), dim)
 
