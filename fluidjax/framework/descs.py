@@ -54,17 +54,17 @@ class BlockDescView(Desc):
 
     def op(self, index: int) -> OpDescView:
         """A view of op ``index``. Raises IndexError if there is none."""
-        return OpDescView(self.proto.ops[index], self._changed)
+        return OpDescView(self.proto.ops[index], self._changed, self)
 
     def append_op(self) -> OpDescView:
         """A view of a new op at the end, without type, slots or attributes."""
         self._changed()
-        return OpDescView(self.proto.ops.add(type=""), self._changed)
+        return OpDescView(self.proto.ops.add(type=""), self._changed, self)
 
     def _insert_op(self, index: int) -> OpDescView:
         self.proto.ops.insert(index, pb.OpDesc(type=""))
         self._changed()
-        return OpDescView(self.proto.ops[index], self._changed)
+        return OpDescView(self.proto.ops[index], self._changed, self)
 
     def _prepend_op(self) -> OpDescView:
         return self._insert_op(0)

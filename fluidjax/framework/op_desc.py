@@ -47,9 +47,19 @@ class Desc:
 class OpDescView(Desc):
     """Fluid's OpDesc."""
 
-    def __init__(self, proto: pb.OpDesc | None = None, changed: Callable[[], None] = nothing) -> None:
+    def __init__(
+        self,
+        proto: pb.OpDesc | None = None,
+        changed: Callable[[], None] = nothing,
+        block: BlockDescView | None = None,
+    ) -> None:
         self.proto = pb.OpDesc(type="") if proto is None else proto
         self._changed = changed
+        self._block = block
+
+    def block(self) -> BlockDescView | None:
+        """The block that the op is in; None for an op that was made alone."""
+        return self._block
 
     def type(self) -> str:
         """The op type, such as ``relu``."""

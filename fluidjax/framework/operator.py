@@ -116,7 +116,7 @@ class Operator:
     @property
     def desc(self) -> OpDescView:
         """Fluid's OpDesc."""
-        return OpDescView(self.proto, self._changed)
+        return OpDescView(self.proto, self._changed, self.block.desc)
 
     @property
     def type(self) -> str:

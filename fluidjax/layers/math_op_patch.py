@@ -155,7 +155,7 @@ def _negated(var: Variable) -> Variable:
 METHODS: dict[str, tuple[str, bool, Callable[[float], tuple[float, float]] | None]] = {
     "__add__": ("elementwise_add", False, lambda v: (1.0, v)),
     "__radd__": ("elementwise_add", False, lambda v: (1.0, v)),
-    "__sub__": ("elementwise_sub", False, lambda v: (1.0, -v)),
+    "__sub__": ("elementwise_sub", False, lambda v: (1.0, -float(v))),
     "__rsub__": ("elementwise_sub", True, lambda v: (-1.0, v)),
     "__mul__": ("elementwise_mul", False, lambda v: (v, 0.0)),
     "__rmul__": ("elementwise_mul", False, lambda v: (v, 0.0)),

@@ -167,8 +167,8 @@ class DpsgdOptimizer(Optimizer):
         sigma: float = 1e-08,
         parameter_list: Iterable[Variable | str] | None = None,
     ) -> None:
+        check_given(self, learning_rate=learning_rate, clip=clip, batch_size=batch_size, sigma=sigma)
         super().__init__(learning_rate, parameter_list)
-        check_given(self, clip=clip, batch_size=batch_size, sigma=sigma)
         self.type = "dpsgd"
         self._clip = clip
         self._batch_size = batch_size

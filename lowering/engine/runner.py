@@ -211,6 +211,8 @@ class Runner(Run):
         finally:
             self.watch = watch
         if result is None:
+            if self.interpret:  # an element of an array has rows to spare, which the ops after it do not
+                env.update({name: _settled(env[name]) for name in op.output_names() if name in env})
             return {}
         if len(definition.outputs) == 1:
             result = (result,)

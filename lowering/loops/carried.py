@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.errors import CarryChanges, NeedsConcrete, NeedsExact
-from lowering.ragged.rows import stretch
+from lowering.ragged.rows import row_numbers, stretch
 from lowering.structure import abstract, same_nesting, same_structure, traced_dtype
 from lowering.symbols import number
 from lowering.values import Array, LoDArray, SelectedRows, TensorArray, Wide
@@ -189,12 +189,22 @@ def _fit_lod(value: LoDArray, template: LoDArray, backward: bool) -> LoDArray:
     if template.nrows is not None and nrows is None:
         nrows = jnp.asarray(number(value.capacity))
     data = grow_rows(value.data, rows, backward=backward)
-    lod = tuple(_fit_offsets(value.lod[k] if value.lod else None, t.shape[0]) for k, t in enumerate(template.lod))
+    if not value.lod and not backward:
+        lod, top = tuple(_rows_alone(value, t.shape[0]) for t in template.lod), value.rows()
+    else:
+        lod = tuple(_fit_offsets(value.lod[k] if value.lod else None, t.shape[0]) for k, t in enumerate(template.lod))
+        top = value.lod[0].shape[0] - 1 if value.lod else 0
     nseq = None
     if template.nseq is not None:
-        top = value.lod[0].shape[0] - 1 if value.lod else 0
         nseq = jnp.int32(top) if value.nseq is None else value.nseq
     return LoDArray(data, lod, nrows, nseq, template.longest)
+
+
+def _rows_alone(value: LoDArray, size: int) -> Array:
+    """Offsets of rows without a LoD where other steps have one: each row by itself, as ops take such rows."""
+    if value.capacity >= size:
+        raise NeedsExact(f"a loop carries {value.capacity} rows without a LoD, where it had {size - 1} sequences")
+    return jnp.minimum(row_numbers(size), value.rows())
 
 
 def grow_rows(data: Array, rows: int, *, backward: bool) -> Array:

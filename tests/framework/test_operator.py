@@ -180,6 +180,15 @@ def test_block_attributes(block) -> None:
     assert several.attr_type("blocks") == AttrType.BLOCKS and several._blocks_attr("blocks") == [inner]
 
 
+def test_a_desc_knows_the_block_that_its_op_is_in(block) -> None:
+    op = mul(block)
+    inner = block.program._create_block()
+    block.program._rollback()
+    assert op.desc.block() == block.desc and block.desc.op(0).block().id == 0
+    assert inner.desc.append_op().block() == inner.desc == inner.desc._prepend_op().block()
+    assert fluid.core.OpDesc().block() is None
+
+
 def test_raw_ops_are_written_as_given(block) -> None:
     like = mul(block)
     op = block._append_op_desc(

@@ -293,6 +293,13 @@ def test_steps_without_ends(block) -> None:
     assert x[::-2].shape == (3, 3)
 
 
+def test_nothing_subtracted_keeps_the_sign_of_zeros(block) -> None:
+    """Paddle writes a bias of -0, and -0.0 + 0.0 were 0.0."""
+    for nothing in (0, 0.0):
+        op = (block.create_var(name="x", shape=[2], dtype="float32") - nothing).op
+        assert np.signbit(op.attr("bias"))
+
+
 def test_indices_and_operators_compute_what_numpy_does(block, rng) -> None:
     """One run of all of them; an index that Fluid drops to a scalar has shape [1]."""
     value = rng.uniform(1, 2, (6, 3, 4)).astype("float32")

@@ -65,10 +65,6 @@ DECLARED: dict[str, list[tuple[str, str, str]]] = {
         ("lookup_table_v2", "Out", "level"),
     ],
     "the results have a LoD when they come, which the reference does not declare": [
-        *(
-            ("generate_proposal_labels", slot, "level")
-            for slot in ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
-        ),
         *(("tdm_sampler", slot, "level") for slot in ("Out", "Labels", "Mask")),
     ],
     "the level of the longest of several inputs; the reference takes the first one's": [
@@ -82,10 +78,9 @@ DECLARED: dict[str, list[tuple[str, str, str]]] = {
         ("pad", "Out", "level"),
         ("reshape2", "Out", "level"),
     ],
-    "what is one number, an id or a step's own state is declared without a level": [
+    "what is one number or a step's own state is declared without a level": [
         ("equal_reduce", "Out", "level"),
         ("rnn_memory_helper", "Out", "level"),
-        ("sampling_id", "Out", "level"),
         ("shuffle_batch", "SeedOut", "level"),
     ],
     "a tensor of rank 3 has no LoD; the reference looks at that when it runs": [

@@ -432,3 +432,14 @@ def test_sequences_of_sequences_are_joined_in_their_innermost_rows():
     (joined,) = run(build, {"x": rows})
     assert joined.recursive_sequence_lengths() == [[2, 1], [4, 2, 6]]
     assert np.array(joined)[:, 0].tolist() == [0, 1, 0, 1, 2, 2, 3, 4, 5, 3, 4, 5]
+
+
+def test_the_momentum_of_a_batch_norm_may_be_a_variable(rng):
+    x = rng.random((4, 3), np.float32)
+
+    def build():
+        momentum = layers.fill_constant([1], "float32", 0.25)
+        out = layers.batch_norm(fluid.data("x", [4, 3]), momentum=momentum, moving_mean_name="mean")
+        return [out, "mean"]
+
+    np.testing.assert_allclose(np.array(run(build, {"x": x})[1]), 0.75 * x.mean(0), rtol=1e-5)

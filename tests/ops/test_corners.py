@@ -173,6 +173,25 @@ def test_declared_shapes_where_dims_are_unknown() -> None:
             assert [v.shape for v in found] == [(-1, cells, 4)] * 2
         window = fluid.data("w", [None, 27, 2, 1])
         assert fluid.layers.crop(maps, window).shape == (-1, 27, 2, 1)
+        chosen = fluid.layers.multiplex([column, column], fluid.layers.zeros([6, 1], "int32"))
+        assert chosen.shape == (-1, 1)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_declared_levels_of_parts_are_those_of_fluid(level) -> None:
+    """Parts of rows have none, however the rows' axis is written; regions keep the level of those given."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 4], lod_level=level)
+        of = {dim: {part.lod_level for part in fluid.layers.split(x, 2, dim)} for dim in (0, 1, -1, -2)}
+        assert of == {0: {0}, 1: {level}, -1: {level}, -2: {0}}
+        axis = fluid.layers.fill_constant([1], "int32", 0)
+        assert [part.lod_level for part in fluid.layers.split(x, 2, axis)] == [level, level]
+        regions, order = fluid.layers.distribute_fpn_proposals(x, 2, 3, 3, 224)
+        assert [part.lod_level for part in (*regions, order)] == [level, level, 0]
+        scores = [fluid.data(f"s{i}", [None, 1], lod_level=1) for i in range(2)]
+        assert fluid.layers.collect_fpn_proposals([x, x], scores, 2, 3, 10).lod_level == level
+        ids = fluid.layers.sampling_id(fluid.layers.softmax(x))
+        assert (ids.shape, ids.lod_level) == ((-1,), level)
 
 
 @pytest.mark.parametrize(

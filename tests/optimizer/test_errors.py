@@ -14,6 +14,12 @@ def test_learning_rate_must_be_a_float() -> None:
         optimizer.SGD(learning_rate=1)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Dpsgd", "Lamb"])
+def test_a_rate_that_is_none_is_refused_as_paddle_refuses_it(name: str) -> None:
+    with pytest.raises(AssertionError, match="learning_rate is not set"):
+        getattr(optimizer, name)(learning_rate=None)
+
+
 def test_grad_clip_must_be_a_clip() -> None:
     with pytest.raises(TypeError, match="grad_clip is 5.0 .* expected a GradientClipByValue"):
         optimizer.SGD(0.1, grad_clip=5.0)

@@ -26,10 +26,11 @@ def _area(boxes: np.ndarray, pixel: int) -> np.ndarray:
 
 
 def _regions(op_view, var_of):
+    """Regions have the LoD level of those given, which may be 0 before a run."""
     rows = op_view.attrs.get("post_nms_topN", -1)
-    found = {
-        name: VarInfo((rows, 4), 5, 1) for slot in ("MultiFpnRois", "FpnRois") for name in op_view.outputs.get(slot, ())
-    }
+    given = next(iter(op_view.inputs.get("MultiLevelRois") or op_view.inputs["FpnRois"]))
+    info = VarInfo((rows, 4), 5, var_of(given).lod_level)
+    found = {name: info for slot in ("MultiFpnRois", "FpnRois") for name in op_view.outputs.get(slot, ())}
     counts = [name for slot in ("MultiLevelRoIsNum", "RoisNum") for name in op_view.outputs.get(slot, ())]
     found |= {name: VarInfo((-1,), INT32) for name in counts}
     return found | {name: VarInfo((-1, 1), 2, 0) for name in op_view.outputs.get("RestoreIndex", ())}

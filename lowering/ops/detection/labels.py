@@ -16,10 +16,11 @@ _OUTPUTS = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
 
 
 def _infer(op_view, var_of):
+    """Fluid declares no LoD for what is sampled of each image."""
     rois = var_of(op_view.inputs["RpnRois"][0])
     dtype = rois.dtype if rois is not None else None
-    wide = VarInfo((-1, 4 * op_view.attrs["class_nums"]), dtype, 1)
-    infos = [VarInfo((-1, 4), dtype, 1), VarInfo((-1, 1), INT32, 1), wide, wide, wide]
+    wide = VarInfo((-1, 4 * op_view.attrs["class_nums"]), dtype, 0)
+    infos = [VarInfo((-1, 4), dtype, 0), VarInfo((-1, 1), INT32, 0), wide, wide, wide]
     return {op_view.outputs[slot][0]: info for slot, info in zip(_OUTPUTS.split(), infos, strict=True)}
 
 

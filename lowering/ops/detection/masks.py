@@ -15,12 +15,13 @@ Polygons = list[np.ndarray]  # of one object, each [k, 2]
 
 
 def _infer(op_view, var_of):
+    """Fluid declares no LoD for what is sampled of each image."""
     rois = var_of(op_view.inputs["Rois"][0])
     resolution, classes = op_view.attrs["resolution"], op_view.attrs["num_classes"]
     return {
-        op_view.outputs["MaskRois"][0]: VarInfo((-1, 4), rois.dtype if rois is not None else None, 1),
-        op_view.outputs["RoiHasMaskInt32"][0]: VarInfo((-1, 1), INT32, 1),
-        op_view.outputs["MaskInt32"][0]: VarInfo((-1, classes * resolution**2), INT32, 1),
+        op_view.outputs["MaskRois"][0]: VarInfo((-1, 4), rois.dtype if rois is not None else None, 0),
+        op_view.outputs["RoiHasMaskInt32"][0]: VarInfo((-1, 1), INT32, 0),
+        op_view.outputs["MaskInt32"][0]: VarInfo((-1, classes * resolution**2), INT32, 0),
     }
 
 

@@ -18,6 +18,7 @@ from lowering.errors import Misfit, NeedsExact
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar
 from lowering.program import PADDLE_2
+from lowering.ragged.infer import like
 from lowering.ragged.rows import row_gradient, row_numbers
 from lowering.registry import MASKED, WISE, op
 from lowering.values import LoDArray, Meta, fill_padding, row_mask
@@ -290,7 +291,7 @@ def _(x: Meta, index, d_out):
     return jnp.zeros(x.shape, d_out.dtype).at[_row_index(index)].add(d_out)
 
 
-@op(diff="x", lod=None, rows=WISE)
+@op(diff="x", lod=None, rows=WISE, infer=like("X", level=0))
 def multiplex(ids, x: list):
     """Out[b] = X[Ids[b]][b]: each row taken from the X selected by Ids [B, 1]."""
     return jnp.stack(x)[ids.reshape(-1), jnp.arange(x[0].shape[0])]

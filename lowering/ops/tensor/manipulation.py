@@ -137,7 +137,10 @@ def _sections(length: int, sections: list[int], num: int, count: int) -> list[in
 
 
 def _infer_split(op, var_of):
-    """Pieces of unknown size along an unknown dim; all dims unknown when a tensor gives the axis."""
+    """Pieces of unknown size along an unknown dim; all dims unknown when a tensor gives the axis.
+
+    Parts of the rows have no LoD. Where a tensor gives the axis, Fluid declares X's.
+    """
     x, names = var_of(op.inputs["X"][0]), op.outputs["Out"]
     axis, rank = int(op.attrs.get("axis", 0)), len(x.shape)
     sections = [int(s) for s in op.attrs.get("sections") or []]
@@ -149,7 +152,8 @@ def _infer_split(op, var_of):
             sections = _sections(length, sections, int(op.attrs.get("num", 0)), len(names))
         sizes = sections or [-1] * len(names)
         shapes = [(*x.shape[: axis % rank], s, *x.shape[axis % rank + 1 :]) for s in sizes]
-    return {n: VarInfo(s, x.dtype, x.lod_level) for n, s in zip(names, shapes, strict=True) if n != EMPTY}
+    level = x.lod_level if axis % rank or names_in(op, "AxisTensor") else 0
+    return {n: VarInfo(s, x.dtype, level) for n, s in zip(names, shapes, strict=True) if n != EMPTY}
 
 
 @op(out="Out*", rows=off_rows, lod={"Out": "x"}, diff="x", infer=_infer_split)

@@ -120,7 +120,8 @@ def randperm(*, key, n: int, dtype: int = 3, seed: int = 0):
 
 def _infer_sampling(op, var_of):
     """One id per row; the declared data type stays, as in Fluid."""
-    return outputs_like(op, "Out", VarInfo(tuple(var_of(op.inputs["X"][0]).shape[:-1])))
+    x = var_of(op.inputs["X"][0])
+    return outputs_like(op, "Out", VarInfo(tuple(x.shape[:-1]), None, x.lod_level))
 
 
 @op(diff="", rows=WISE, infer=_infer_sampling)
