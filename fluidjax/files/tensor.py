@@ -176,13 +176,13 @@ def decode_tensor(cursor: Cursor) -> np.ndarray:
     size = cursor.number("i", "the size of the TensorDesc")
     if not 0 <= size <= MAX_DESC_BYTES:
         raise bad_file(f"{cursor.label}: the TensorDesc's size is absurd", f"0 to {MAX_DESC_BYTES}", str(size))
-    dtype, shape, what = _tensor_desc(cursor.take(size, "the TensorDesc"), cursor.label)
+    dtype, shape, what = tensor_desc(cursor.take(size, "the TensorDesc"), cursor.label)
     array = cursor.array(_little(dtype), math.prod(shape), what)
     return array.astype(dtype, copy=False).reshape(shape)
 
 
 @lru_cache(_KEPT)
-def _tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...], str]:
+def tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...], str]:
     """The dtype and shape of a tensor, and what its numbers are called in messages."""
     try:
         desc = pb.VarType.TensorDesc.FromString(data)
