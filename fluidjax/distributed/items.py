@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from fluidjax.files.cursor import Cursor, View
 from fluidjax.files.errors import FileFormatError, bad_file
 from fluidjax.files.host_ops import from_file_value, to_file_value
-from fluidjax.files.tensor import RowsValue, decode, encode, read_rows, tensor_desc
+from fluidjax.files.tensor import decode, encode, numbers, read_rows, tensor_desc, tensor_head
 from lowering.values import SelectedRows
 
 _NAME, _DENSE, _ROWS = range(3)
@@ -31,20 +31,52 @@ _LENGTH = struct.Struct("<H")
 _DENSE_HEAD = struct.Struct("<IQIi")  # version, levels of LoD | version, bytes of the TensorDesc
 _ROWS_HEAD = struct.Struct("<IQ")  # version, number of rows
 _ROWS_MIDDLE = struct.Struct("<qIi")  # height | version, bytes of the TensorDesc
+_HEIGHT = struct.Struct("<q")
+_PLAIN = struct.pack("<IQ", 0, 0)  # the version, and no level of LoD
+_NO_VALUE = bytes([_NAME])
+_ZEROS = [bytes(count) for count in range(ALIGNED)]
 _INT64, _UINT64 = np.dtype("<i8"), np.dtype("<u8")
 
 
-def written(name: str, value: Any, begin: int) -> list[bytes | memoryview]:
-    """The bytes of an item that begins at a place of the message; the last of them are the numbers."""
+def written(name: str, value: Any, begin: int) -> tuple[list[Any], int]:
+    """The parts of an item that begins at a place of the message, and where it ends; numbers are not copied.
+
+    Parts are bytes, or arrays whose memory holds what is to be sent.
+    """
     head = _named(name)
     if value is None:
-        return [head + bytes([_NAME])]
+        return [head, _NO_VALUE], begin + len(head) + 1
     if isinstance(value, SelectedRows):
-        form, stream = _ROWS, encode(RowsValue(np.asarray(value.values), value.rows, value.height))
+        form, parts = _ROWS, _of_rows(value)
+    elif type(value) is np.ndarray:
+        form, parts = _DENSE, [_PLAIN, tensor_head(value.shape, value.dtype), _memory(value)]
     else:
-        form, stream = _DENSE, encode(to_file_value(value))
-    room = -(begin + len(head) + 2 + sum(map(len, stream[:-1]))) % ALIGNED
-    return [head + bytes([form, room]) + bytes(room), *stream]
+        form, parts = _DENSE, encode(to_file_value(value))
+    last = parts[-1].nbytes
+    place = begin + len(head) + 2 + _size(parts) - last
+    room = -place % ALIGNED
+    return [head, bytes((form, room)), _ZEROS[room], *parts], place + room + last
+
+
+def _of_rows(value: SelectedRows) -> list[Any]:
+    rows, values = np.ascontiguousarray(value.rows, _INT64), np.asarray(value.values)
+    tensor = tensor_head(values.shape, values.dtype)
+    return [_ROWS_HEAD.pack(0, rows.size), rows, _HEIGHT.pack(value.height), tensor, _memory(values)]
+
+
+def _memory(array: np.ndarray) -> Any:
+    """What holds an array's numbers as they are sent: itself, where it can be."""
+    return array if array.flags.c_contiguous and _as_sent(array.dtype) else numbers(array)
+
+
+@lru_cache(_KEPT)
+def _as_sent(dtype: np.dtype) -> bool:
+    return dtype.isbuiltin == 1 and dtype.newbyteorder("<") == dtype  # others show nobody their memory
+
+
+def _size(parts: Iterable[Any]) -> int:
+    """The bytes of parts."""
+    return sum(len(part) if type(part) is bytes else part.nbytes for part in parts)
 
 
 @lru_cache(_KEPT)

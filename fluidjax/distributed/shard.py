@@ -137,7 +137,7 @@ class Shard:
         if plain is None:
             raise RefusedError(f"the server's program holds no table {name!r}")
         table = plain[0]
-        if ids.size and not 0 <= ids.min() <= ids.max() < table.shape[0]:
+        if not _within(ids, table.shape[0]):
             raise RefusedError(f"an id outside of the {table.shape[0]} rows of {name!r}: {ids.min()} to {ids.max()}")
         return _rows(table, ids)
 
@@ -217,10 +217,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, block
 
 
+def _within(ids: np.ndarray, height: int) -> bool:
+    """Whether all ids are rows of a table. As unsigned numbers, those below zero are above every height."""
+    unsigned = ids.view(f"u{ids.dtype.itemsize}")
+    return not ids.size or bool(np.maximum.reduce(unsigned) < height)
+
+
 def _rows(table: Any, ids: np.ndarray) -> np.ndarray:
     if table.device.platform == "cpu" and table.dtype.kind in "fiu":
         # Read where it is. The view ends here: a buffer that anybody sees is not given away to the next update.
-        return np.from_dlpack(table).take(ids, axis=0)
+        return np.asarray(memoryview(table)).take(ids, axis=0)
     room = np.zeros(bucket(ids.size), np.int32)
     room[: ids.size] = ids
     return np.asarray(_taken(table, room))[: ids.size]

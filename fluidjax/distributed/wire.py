@@ -19,6 +19,7 @@ from typing import Any
 from fluidjax.distributed.items import ALIGNED, read, written
 from fluidjax.distributed.settings import CHUNK, METHODS
 from fluidjax.files.errors import FileFormatError
+from fluidjax.files.tensor import numbers
 
 _HEAD = struct.Struct("<4sQiBI")
 _MAGIC = b"FLJX"
@@ -70,22 +71,22 @@ def flags_of(method: str, flags: int) -> int:
 
 def frames(message: Message) -> list[bytes]:
     """Serialise a message; values are copied."""
-    parts: list[bytes | memoryview] = [b""]
+    parts: list[Any] = [b""]
     size = _HEAD.size
     for name, value in message.items:
-        found = written(name, value, size)
-        size += sum(map(len, found))
+        found, size = written(name, value, size)
         parts += found
     parts[0] = _HEAD.pack(_MAGIC, size, message.trainer, message.flags, len(message.items))
     message.size = size
     return [b"".join(parts)] if size <= CHUNK else list(_cut(parts))
 
 
-def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+def _cut(parts: Iterable[Any]) -> Iterator[bytes]:
     """The bytes of ``parts`` in frames of ``CHUNK`` bytes; the last may be shorter."""
     waiting: list[bytes | memoryview] = []
     room = CHUNK
-    for part in parts:
+    for each in parts:
+        part = each if isinstance(each, (bytes, memoryview)) else numbers(each)
         while len(part) >= room:
             yield b"".join([*waiting, part[:room]])
             part, waiting, room = part[room:], [], CHUNK
