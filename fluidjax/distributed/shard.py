@@ -24,6 +24,7 @@ from lowering.values import SelectedRows
 
 _GEO = 3
 _COUNTER = "@LR_DECAY_COUNTER@"
+_KEPT = 1024  # forms
 
 
 class Shard:
@@ -60,6 +61,7 @@ class Shard:
         self._table_of = {sent: table for table in self._growing for sent in self._gradients(table)}
         self.number = int(op.attrs["pserver_id"])
         self._updates: dict[tuple[int, ...], Update] = {}
+        self._taken: set[Any] = set()  # forms of values that were sent and are what the program declares
 
     def _sent(self) -> list[str]:
         """The names summed by the blocks."""
@@ -159,12 +161,17 @@ class Shard:
     def check_sent(self, items: Iterable[tuple[str, Any]]) -> None:
         """Raise RefusedError for a name that no block consumes, or a value that differs from its declaration."""
         for name, value in items:
+            form = _form(name, value)
+            if form in self._taken:
+                continue
             if name not in self.received:
                 raise RefusedError(f"the server's program takes no variable {name!r}")
             var = self._program.find_var(0, name)
             fault = None if var is None else _fault(value, var)
             if fault:
                 raise RefusedError(f"variable {name!r}: {fault}")
+            if len(self._taken) < _KEPT:
+                self._taken.add(form)
 
     def update_all(self, given: Mapping[str, Any]) -> None:
         """Run the schedule and all blocks."""
@@ -193,6 +200,14 @@ class Shard:
             read = {name for block in others for name in block_uses(self._program, block)}
             self._updates[blocks] = Update(self._program, blocks, self.received, read | self._results)
         return self._updates[blocks]
+
+
+def _form(name: str, value: Any) -> Any:
+    """What decides whether a value is what the program declares under its name."""
+    if value is None:
+        return name
+    rows = isinstance(value, SelectedRows)
+    return name, rows, value.dtype, value.values.shape[1:] if rows else value.shape
 
 
 def _fault(value: Any, var: VarView) -> str | None:
