@@ -79,6 +79,7 @@ def check_a_batch_in_stages_is_cut_as_one_like_it() -> None:
     for step, rows in enumerate([9, 9, 7, 7], 1):
         agree(staged, one, staged.feed(step, rows))
     assert [len(feed["x"]) for feed in looks] == [7]
+    assert several._last is not None and several._last.batch is several._evenly  # so what is fetched was not looked up
     for feed in ([staged.feed(5, 3), staged.feed(6, 4)], staged.feed(7, 7), staged.feed(8, 8), staged.feed(9, 9)):
         agree(staged, one, feed)
     assert len(looks) == 5 and set(ways(staged)) == {"staged", "spread"}

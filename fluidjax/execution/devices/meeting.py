@@ -37,7 +37,7 @@ def wait_for(values: Iterable[Any]) -> None:
     for value in values:
         if type(value) is ArrayImpl:
             value.block_until_ready()
-        elif type(value) is not np.ndarray:
+        elif value is not None and type(value) is not np.ndarray:
             jax.block_until_ready(value)
 
 

@@ -24,7 +24,7 @@ from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.devices.processes import processes
 from fluidjax.execution.devices.repeated import Last, RunPrepared
-from fluidjax.execution.devices.shares import Feed, all_results, fed_or_held, shares
+from fluidjax.execution.devices.shares import Feed, all_results, fed_or_held, form_of_share, shares
 from fluidjax.execution.devices.staged import Staged
 from fluidjax.execution.devices.written import Alone, Evenly, Unevenly, Written, forms_of
 from fluidjax.execution.feeding.feed_checks import checked
@@ -111,6 +111,10 @@ class SeveralDevices:
             return None
         written = last.batch.written
         try:
+            if isinstance(written, Staged):
+                shares, _ = last.batch.given(feed)
+                return self._staged(written, shares, last.fetches, place, return_numpy, merge=merge)
+            assert last.prepared is not None
             values = run(self.program, last.prepared, feed, last.names, self.local, return_numpy, self.scope, written)
         except Unspreadable:
             return None
@@ -143,20 +147,31 @@ class SeveralDevices:
         written, shares, fed = self.begin(feed, together=_by_op())
         try:
             if isinstance(written, Staged):
-                parts = written.run(self.local, shares, fetches)
-                write_fed(self.scope, written.fed_state(shares), place)
-                return all_results(fetches, parts, return_numpy, merge=merge)
+                found = self._staged(written, shares, fetches, place, return_numpy, merge=merge)
+                self._note(place, fetch_list, fetches, (), None, merge=merge)
+                return found
             names = written.fetches(fetches)
             made = prepared(self.program, tuple(fed), names, device.platform, written)
             values = run(self.program, made, fed, names, self.local, return_numpy, self.scope, written)
         except Unspreadable:
             self.write_together()
             return self.run(run, place, device, shares, fetches, return_numpy, merge=merge)
-        batch = self._evenly
-        if isinstance(batch, (Evenly, Alone)) and type(fetch_list) is list:
-            flags, items = preparing_flags(), tuple(fetch_list)
-            self._last = Last(batch, place, flags, items, merge, fetches, names, made)
+        self._note(place, fetch_list, fetches, names, made, merge=merge)
         return written.results(fetches, dict(zip(names, values, strict=True)), merge=merge)
+
+    def _staged(
+        self, written: Staged, shares: Any, fetches: tuple[str, ...], place: Place, return_numpy: bool, *, merge: bool
+    ) -> list[Any]:
+        parts = written.run(self.local, shares, fetches)
+        write_fed(self.scope, written.fed_state(shares), place)
+        return all_results(fetches, parts, return_numpy, merge=merge)
+
+    def _note(self, place: Place, fetch_list: Any, *asked: Any, merge: bool) -> None:
+        """Let a run that asks for the same be recognised, if it may come."""
+        fetches, names, made = asked
+        if self._evenly is not None and type(fetch_list) is list:
+            flags, items = preparing_flags(), tuple(fetch_list)
+            self._last = Last(self._evenly, place, flags, items, merge, fetches, names, made)
 
     def begin(self, feed: Any, *, together: bool) -> tuple[Written | Staged, Any, Any]:
         """What runs a batch, the feeds of the devices, and, unless it is run in stages, what the program is fed.
@@ -272,8 +287,8 @@ class SeveralDevices:
         """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
         if not 1 < len(parts) <= len(self._physical):
             return "together"
-        forms = {name: _form(parts[0][name]) for name in fed}
-        alike = all(form and {_form(p[name]) for p in parts} == {form} for name, form in forms.items())
+        forms = {name: form_of_share(parts[0][name]) for name in fed}
+        alike = all(form and {form_of_share(p[name]) for p in parts} == {form} for name, form in forms.items())
         if alike and not (self._changing(forms) and self._facts().stageable):
             return "spread"
         return "staged" if self._facts().stageable else "together"
@@ -329,13 +344,6 @@ def _tell_whole(names: Collection[str], count: int) -> None:
 def _by_op() -> bool:
     """Whether runs go op by op, for which the program is written out for one device."""
     return mode.current.interpret or bool(FLAGS["FLAGS_check_nan_inf"])
-
-
-def _form(value: Any) -> Any:
-    """What shares of one form have in common; None for anything but a plain array."""
-    if isinstance(value, LoDTensor):
-        value = None if value.lod() else value._value
-    return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
 
 
 def _copied(value: Any) -> Any:

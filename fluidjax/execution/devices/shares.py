@@ -144,6 +144,13 @@ def _split_dict(feed: Mapping[str, Any], count: int, persistable: Collection[str
     return [{name: p[i if len(p) > 1 else 0] for name, p in parts.items()} for i in range(number)]
 
 
+def form_of_share(value: Any) -> Any:
+    """What shares of one form have in common; None for anything but a plain array."""
+    if isinstance(value, LoDTensor):
+        value = None if value.lod() else value._value
+    return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
+
+
 def fed_or_held(part: Feed, held: Feed, name: str) -> Any:
     """What a device is fed of a variable that another device is fed: its share, or what it holds of earlier ones.
 
