@@ -108,30 +108,35 @@ class Server:
                 if not getattr(error, "unreachable", False):  # who asks the server finds out whether it comes back
                     raise
 
-    def finish(self, call: Iterable[bytes], what: str, asked: tuple[str, Items] = ("", ())) -> Message:
-        """The answer to a request; ``asked``: its method and items. Raises RPCError if there is none."""
+    def finish(self, call: Iterable[bytes], method: str, items: Items = ()) -> Message:
+        """The answer to a request of a method for items. Raises RPCError if there is none."""
         grpc = settings.grpc()
         try:
             answer = joined(call, settings.limit())
         except LateError:
-            raise self._failure(what, grpc.StatusCode.DEADLINE_EXCEEDED, "") from None
+            raise self._failure(method, items, grpc.StatusCode.DEADLINE_EXCEEDED, "") from None
         except grpc.RpcError as error:
-            raise self._failure(what, error.code(), error.details()) from None
+            raise self._failure(method, items, error.code(), error.details()) from None
         except WireError as error:
-            raise self._failure(what, None, str(error)) from error
+            raise self._failure(method, items, None, str(error)) from error
         if answer is None:
             return Message()
         self._traffic.count(received=answer.size)
-        self._sizes.learn(*asked, answer)
+        self._sizes.learn(method, items, answer)
         return answer
 
     def attend(self, trainer: int) -> None:
         """Keep one call open while this process lives, so that its end tells the server that the trainer is gone."""
+        if self._attends():
+            return
         with self._to_attend:
             # Of two calls one would be dropped, and the server would hear that the trainer is gone.
-            if self._attending is None or not self._attending.is_active():
+            if not self._attends():
                 stub = self._stub("Attend", "stream_stream")
                 self._attending = stub(self._presence(trainer), wait_for_ready=True, metadata=settings.metadata())
+
+    def _attends(self) -> bool:
+        return self._attending is not None and self._attending.is_active()
 
     def leave(self) -> None:
         """Close the channel."""
@@ -150,8 +155,9 @@ class Server:
             self._methods[method] = getattr(self._channel, kind)(f"/{settings.SERVICE}/{method}")
         return self._methods[method]
 
-    def _failure(self, what: str, code: Any, details: str) -> RPCError:
+    def _failure(self, method: str, items: Items, code: Any, details: str) -> RPCError:
         grpc = settings.grpc()
+        what = f"{method} of {_some(items)}" if items else method
         timed_out = code == grpc.StatusCode.DEADLINE_EXCEEDED
         received = f"no answer in {settings.deadline():g} s" if timed_out else f"{details}"
         todo = (
@@ -184,6 +190,9 @@ class Client:
 
     def server(self, endpoint: str) -> Server:
         """The connection to a server; its channel is created on first use."""
+        found = self._servers.get(endpoint)
+        if found is not None:
+            return found
         with self._lock:
             if endpoint not in self._servers:
                 self._servers[endpoint] = Server(endpoint, self.traffic)
@@ -223,8 +232,7 @@ class Client:
             failed = None
             for endpoint, call in calls.items():
                 try:
-                    asked, what = (method, waiting[endpoint]), f"{method} of {_some(waiting[endpoint])}"
-                    answers[endpoint] = self.server(endpoint).finish(call, what, asked)
+                    answers[endpoint] = self.server(endpoint).finish(call, method, waiting[endpoint])
                     del waiting[endpoint]
                 except RPCError as error:
                     failed = error

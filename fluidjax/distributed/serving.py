@@ -68,18 +68,8 @@ class Serving:
     def _handle(self, request: Request) -> None:
         if not 0 <= request.trainer < self.trainers:
             raise RefusedError(f"there is no trainer {request.trainer}: there are {self.trainers}")
-        methods = {
-            "SendVariable": self.send,
-            "GetVariable": self.get,
-            settings.SEND_AND_GET: self.send_and_get,
-            "PrefetchVariable": self.prefetch,
-            "CheckpointNotify": self.save,
-            "DistributeNotify": self.notify,
-            "Attend": self._attend,
-            "Gone": self._leave,
-        }
         _check_numbers(request)
-        methods[request.method](request)
+        getattr(self, _SERVED_BY[request.method])(request)
 
     def send(self, request: Request) -> None:
         """Accept values sent by a trainer."""
@@ -166,6 +156,17 @@ class Serving:
             self.lost(trainer)
 
 
+# The functions that serve the methods.
+_SERVED_BY = {
+    "SendVariable": "send",
+    "GetVariable": "get",
+    settings.SEND_AND_GET: "send_and_get",
+    "PrefetchVariable": "prefetch",
+    "CheckpointNotify": "save",
+    "DistributeNotify": "notify",
+    "Attend": "_attend",
+    "Gone": "_leave",
+}
 # The kinds of numbers that go with names, by method.
 _NUMBERS = {"PrefetchVariable": "iu", "CheckpointNotify": "u", "DistributeNotify": "i"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ SERVICE = "sendrecv.SendRecvService"  # Fluid's, as the names of its methods
 _HEAD = 1 << 12  # beside its chunk, a frame may hold this much
 
 
+@cache
 def grpc() -> Any:
     """The grpc module. Raises ImportError, with instructions to install it, if missing."""
     return optional("grpc", "parameter servers talk through gRPC", "'fluidjax[distributed]'")

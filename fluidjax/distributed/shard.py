@@ -24,6 +24,7 @@ from lowering.values import SelectedRows
 
 _GEO = 3
 _COUNTER = "@LR_DECAY_COUNTER@"
+_KEPT = 1024  # forms
 
 
 class Shard:
@@ -60,6 +61,7 @@ class Shard:
         self._table_of = {sent: table for table in self._growing for sent in self._gradients(table)}
         self.number = int(op.attrs["pserver_id"])
         self._updates: dict[tuple[int, ...], Update] = {}
+        self._taken: set[Any] = set()  # forms of values that were sent and are what the program declares
 
     def _sent(self) -> list[str]:
         """The names summed by the blocks."""
@@ -137,7 +139,7 @@ class Shard:
         if plain is None:
             raise RefusedError(f"the server's program holds no table {name!r}")
         table = plain[0]
-        if ids.size and not 0 <= ids.min() <= ids.max() < table.shape[0]:
+        if not _within(ids, table.shape[0]):
             raise RefusedError(f"an id outside of the {table.shape[0]} rows of {name!r}: {ids.min()} to {ids.max()}")
         return _rows(table, ids)
 
@@ -159,12 +161,17 @@ class Shard:
     def check_sent(self, items: Iterable[tuple[str, Any]]) -> None:
         """Raise RefusedError for a name that no block consumes, or a value that differs from its declaration."""
         for name, value in items:
+            form = _form(name, value)
+            if form in self._taken:
+                continue
             if name not in self.received:
                 raise RefusedError(f"the server's program takes no variable {name!r}")
             var = self._program.find_var(0, name)
             fault = None if var is None else _fault(value, var)
             if fault:
                 raise RefusedError(f"variable {name!r}: {fault}")
+            if len(self._taken) < _KEPT:
+                self._taken.add(form)
 
     def update_all(self, given: Mapping[str, Any]) -> None:
         """Run the schedule and all blocks."""
@@ -195,6 +202,14 @@ class Shard:
         return self._updates[blocks]
 
 
+def _form(name: str, value: Any) -> Any:
+    """What decides whether a value is what the program declares under its name."""
+    if value is None:
+        return name
+    rows = isinstance(value, SelectedRows)
+    return name, rows, value.dtype, value.values.shape[1:] if rows else value.shape
+
+
 def _fault(value: Any, var: VarView) -> str | None:
     """A description of what is wrong with a value sent for a variable, or None."""
     if value is None:
@@ -217,10 +232,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, block
 
 
+def _within(ids: np.ndarray, height: int) -> bool:
+    """Whether all ids are rows of a table. As unsigned numbers, those below zero are above every height."""
+    unsigned = ids.view(f"u{ids.dtype.itemsize}")
+    return not ids.size or bool(np.maximum.reduce(unsigned) < height)
+
+
 def _rows(table: Any, ids: np.ndarray) -> np.ndarray:
     if table.device.platform == "cpu" and table.dtype.kind in "fiu":
         # Read where it is. The view ends here: a buffer that anybody sees is not given away to the next update.
-        return np.from_dlpack(table).take(ids, axis=0)
+        return np.asarray(memoryview(table)).take(ids, axis=0)
     room = np.zeros(bucket(ids.size), np.int32)
     room[: ids.size] = ids
     return np.asarray(_taken(table, room))[: ids.size]

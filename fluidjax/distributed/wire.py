@@ -16,20 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from fluidjax.distributed.items import ALIGNED, read, written
 from fluidjax.distributed.settings import CHUNK, METHODS
-from fluidjax.files.cursor import Cursor, View
-from fluidjax.files.errors import FileFormatError, bad_file
-from fluidjax.files.host_ops import from_file_value, to_file_value
-from fluidjax.files.tensor import RowsValue, decode, encode, read_rows
-from lowering.values import SelectedRows
+from fluidjax.files.errors import FileFormatError
+from fluidjax.files.tensor import numbers
 
 _HEAD = struct.Struct("<4sQiBI")
 _MAGIC = b"FLJX"
-_NAME, _DENSE, _ROWS = range(3)
-_LONGEST_NAME = 4096
-_ALIGNED = 16  # bytes, as are those of Python
 
 NOW = 1  # a flag: answer at once, whatever the phase
 CHANGED = 2  # a flag: of tables, only the rows that have changed since this trainer last asked
@@ -78,36 +71,22 @@ def flags_of(method: str, flags: int) -> int:
 
 def frames(message: Message) -> list[bytes]:
     """Serialise a message; values are copied."""
-    parts: list[bytes | memoryview] = [b""]
+    parts: list[Any] = [b""]
     size = _HEAD.size
     for name, value in message.items:
-        found = _item(name, value, size)
-        size += sum(map(len, found))
+        found, size = written(name, value, size)
         parts += found
     parts[0] = _HEAD.pack(_MAGIC, size, message.trainer, message.flags, len(message.items))
     message.size = size
     return [b"".join(parts)] if size <= CHUNK else list(_cut(parts))
 
 
-def _item(name: str, value: Any, begin: int) -> list[bytes | memoryview]:
-    """The bytes of an item that begins at a place of the message; the last of them are the numbers."""
-    text = name.encode()
-    head = struct.pack("<H", len(text)) + text
-    if value is None:
-        return [head + bytes([_NAME])]
-    if isinstance(value, SelectedRows):
-        form, stream = _ROWS, encode(RowsValue(np.asarray(value.values), value.rows, value.height))
-    else:
-        form, stream = _DENSE, encode(to_file_value(value))
-    room = -(begin + len(head) + 2 + sum(map(len, stream[:-1]))) % _ALIGNED
-    return [head + bytes([form, room]) + bytes(room), *stream]
-
-
-def _cut(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+def _cut(parts: Iterable[Any]) -> Iterator[bytes]:
     """The bytes of ``parts`` in frames of ``CHUNK`` bytes; the last may be shorter."""
     waiting: list[bytes | memoryview] = []
     room = CHUNK
-    for part in parts:
+    for each in parts:
+        part = each if isinstance(each, (bytes, memoryview)) else numbers(each)
         while len(part) >= room:
             yield b"".join([*waiting, part[:room]])
             part, waiting, room = part[room:], [], CHUNK
@@ -137,7 +116,7 @@ def joined(received: Iterable[bytes], limit: int) -> Message | None:
 
 def fit(messages: Sequence[bytes]) -> bool:
     """Whether messages of a frame each may share one."""
-    return sum(len(message) + -len(message) % _ALIGNED for message in messages) <= CHUNK
+    return sum(len(message) + -len(message) % ALIGNED for message in messages) <= CHUNK
 
 
 def together(messages: Sequence[bytes]) -> bytes:
@@ -145,7 +124,7 @@ def together(messages: Sequence[bytes]) -> bytes:
     if len(messages) == 1:
         return messages[0]
     *others, last = messages
-    return b"".join([part for each in others for part in (each, bytes(-len(each) % _ALIGNED))] + [last])
+    return b"".join([part for each in others for part in (each, bytes(-len(each) % ALIGNED))] + [last])
 
 
 def apart(frame: bytes, limit: int) -> Iterator[Message]:
@@ -156,12 +135,12 @@ def apart(frame: bytes, limit: int) -> Iterator[Message]:
         left = len(frame) - begin - size
         if left < 0:
             raise WireError(f"a message of {size} bytes ends after {left + size}")
-        if 0 < left <= -size % _ALIGNED:
+        if 0 < left <= -size % ALIGNED:
             raise WireError(f"a message of {size} bytes goes on after its end")
         yield _read(frame, begin, size)
         if not left:
             return
-        begin += size + -size % _ALIGNED
+        begin += size + -size % ALIGNED
 
 
 def _size(first: bytes, limit: int, begin: int = 0) -> int:
@@ -175,29 +154,8 @@ def _size(first: bytes, limit: int, begin: int = 0) -> int:
 
 def _read(data: bytes, begin: int, size: int) -> Message:
     _, _, trainer, flags, count = _HEAD.unpack_from(data, begin)
-    cursor = View(data, "a message", begin, begin + size)
-    cursor.skip(_HEAD.size, "the head")
     try:
-        cursor.need(count * 3, f"{count} items")
-        items = [_read_item(cursor) for _ in range(count)]
-        cursor.end()
+        items = read(data, begin + _HEAD.size, begin + size, count)
     except (FileFormatError, UnicodeDecodeError) as error:
         raise WireError(str(error)) from error
     return Message(items, trainer, flags, size)
-
-
-def _read_item(cursor: Cursor) -> tuple[str, Any]:
-    length = cursor.number("H", "the length of a name")
-    if length > _LONGEST_NAME:
-        raise bad_file("a name is too long", f"at most {_LONGEST_NAME} bytes", str(length))
-    name = cursor.take(length, "a name").decode()
-    form = cursor.number("B", "the form of a value")
-    if form == _NAME:
-        return name, None
-    if form not in (_DENSE, _ROWS):
-        raise bad_file("a value of unknown form", "a tensor or rows", str(form))
-    cursor.skip(cursor.number("B", "the zeros before a value"), "the zeros before a value")
-    if form == _DENSE:
-        return name, from_file_value(decode(cursor))
-    rows, values, height = read_rows(cursor)
-    return name, SelectedRows(rows, values, height)

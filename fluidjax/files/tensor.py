@@ -67,25 +67,27 @@ def encode(value: Value) -> list[bytes | memoryview]:
 def encode_parts(parts: Iterable[np.ndarray], shape: Sequence[int], dtype: np.dtype) -> list[bytes | memoryview]:
     """The stream of a tensor without LoD whose elements come in parts, one after another."""
     head = struct.pack("<IQ", 0, 0)
-    return [head, _tensor_head(tuple(shape), dtype), *(_numbers(np.asarray(part, dtype)) for part in parts)]
+    return [head, tensor_head(tuple(shape), dtype), *(numbers(np.asarray(part, dtype)) for part in parts)]
 
 
 def encode_tensor(array: np.ndarray) -> list[bytes | memoryview]:
     """The stream of a Tensor, as chunks."""
     array = np.asarray(array)
-    return [_tensor_head(array.shape, array.dtype), _numbers(array)]
+    return [tensor_head(array.shape, array.dtype), numbers(array)]
 
 
 @lru_cache(_KEPT)
-def _tensor_head(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
+def tensor_head(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
+    """What precedes the numbers in the stream of a Tensor."""
     message = pb.VarType.TensorDesc(dims=shape)
     message.data_type = pb.VarType.Type.ValueType(dtypes.from_numpy(dtype))
     desc = message.SerializeToString()
     return struct.pack("<Ii", 0, len(desc)) + desc
 
 
-def _numbers(array: np.ndarray) -> memoryview:
-    flat = np.ascontiguousarray(array.astype(_little(array.dtype), copy=False)).reshape(-1)
+def numbers(array: np.ndarray) -> memoryview:
+    """The bytes of an array's elements, little-endian, row-major; they are not copied where they lie so."""
+    flat = np.ascontiguousarray(array, _little(array.dtype)).reshape(-1)
     return flat.view(np.uint8).data
 
 
@@ -176,13 +178,13 @@ def decode_tensor(cursor: Cursor) -> np.ndarray:
     size = cursor.number("i", "the size of the TensorDesc")
     if not 0 <= size <= MAX_DESC_BYTES:
         raise bad_file(f"{cursor.label}: the TensorDesc's size is absurd", f"0 to {MAX_DESC_BYTES}", str(size))
-    dtype, shape, what = _tensor_desc(cursor.take(size, "the TensorDesc"), cursor.label)
+    dtype, shape, what = tensor_desc(cursor.take(size, "the TensorDesc"), cursor.label)
     array = cursor.array(_little(dtype), math.prod(shape), what)
     return array.astype(dtype, copy=False).reshape(shape)
 
 
 @lru_cache(_KEPT)
-def _tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...], str]:
+def tensor_desc(data: bytes, label: str) -> tuple[np.dtype, tuple[int, ...], str]:
     """The dtype and shape of a tensor, and what its numbers are called in messages."""
     try:
         desc = pb.VarType.TensorDesc.FromString(data)

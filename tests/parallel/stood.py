@@ -69,6 +69,22 @@ def check_feeds_stand_on_all_devices() -> None:
     assert losses[0].shape == (2,) and not np.array_equal(losses[0], losses[1])
 
 
+def check_a_batch_in_stages_is_cut_as_one_like_it() -> None:
+    """Rows that devices do not share evenly are cut as those of the last batch; any other batch is looked at anew."""
+    staged, one = both(mlp, 2)
+    agree(staged, one, staged.feed(0, 9))
+    several, looks = staged.program._several, []
+    shares = several.shares
+    several.shares = lambda feed: looks.append(feed) or shares(feed)
+    for step, rows in enumerate([9, 9, 7, 7], 1):
+        agree(staged, one, staged.feed(step, rows))
+    assert [len(feed["x"]) for feed in looks] == [7]
+    assert several._last is not None and several._last.batch is several._evenly  # so what is fetched was not looked up
+    for feed in ([staged.feed(5, 3), staged.feed(6, 4)], staged.feed(7, 7), staged.feed(8, 8), staged.feed(9, 9)):
+        agree(staged, one, feed)
+    assert len(looks) == 5 and set(ways(staged)) == {"staged", "spread"}
+
+
 def check_other_batches_between_those_that_stand() -> None:
     """Views, a list of feeds, and batches of other sizes give what they do on one device."""
     spread, one = after_runs(noisy)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from fluidjax.execution.devices.again import Values
-from fluidjax.execution.devices.meeting import InMemory, OverAll, meeting
+from fluidjax.execution.devices.meeting import InMemory, OverAll, meeting, wait_for
 from fluidjax.execution.executables.executable import Executable
 from fluidjax.execution.executables.kept import Kept
 from fluidjax.execution.executables.memory import may_lack_memory
@@ -157,7 +157,7 @@ class JointCall:
         replaced = tuple([self._meeting.whole(n, values) for n in self._replaced])
         inputs = [self._meeting.whole(n, values) for n in self._compiled.inputs]
         # Steps of one host's devices that overtake each other would wait for each other's threads.
-        jax.block_until_ready(inputs)
+        wait_for(inputs)
         step = self._compiled(replaced, inputs, seed, self._look_at)
         if step.failure is not None:
             raise step.failure

@@ -6,7 +6,7 @@ other's arrays where these are: the first one computes for all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -30,6 +30,15 @@ def in_one_memory(devices: Sequence[jax.Device]) -> bool:
 def seen(value: Any) -> Any:
     """A value of a device of this host, as another one reads it: nothing moves. jax overwrites no array seen so."""
     return np.asarray(value) if type(value) is ArrayImpl else jax.tree_util.tree_map(np.asarray, value)
+
+
+def wait_for(values: Iterable[Any]) -> None:
+    """Wait until arrays are computed; raises what their computation did."""
+    for value in values:
+        if type(value) is ArrayImpl:
+            value.block_until_ready()
+        elif value is not None and type(value) is not np.ndarray:
+            jax.block_until_ready(value)
 
 
 def meeting(devices: Sequence[jax.Device], stage: Stage) -> InMemory | OverAll:

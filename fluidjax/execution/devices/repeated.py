@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
 from fluidjax.execution.devices.shares import Feed
-from fluidjax.execution.devices.written import Alone, Evenly, Written
+from fluidjax.execution.devices.written import Alone, Evenly, Unevenly, Written
 from fluidjax.execution.runs.asked import preparing_flags, same_items
 from fluidjax.execution.runs.prepared import Prepared
 from fluidjax.framework import Program
@@ -27,17 +27,17 @@ class Last(NamedTuple):
         items: the elements of the fetch list.
         merge: whether the devices' values are joined.
         fetches: the names of the fetched variables, and ``names`` those of them on all devices.
-        prepared: what ran it.
+        prepared: what ran it; None: stages did.
     """
 
-    batch: Evenly | Alone
+    batch: Evenly | Unevenly | Alone
     place: Place
     flags: tuple[bool, ...]
     items: tuple[Any, ...]
     merge: bool
     fetches: tuple[str, ...]
     names: tuple[str, ...]
-    prepared: Prepared
+    prepared: Prepared | None
 
     def asks(self, place: Place, fetch_list: Any, *, merge: bool) -> bool:
         """Whether another run asks for the same."""

@@ -18,16 +18,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.devices.processes import processes
 from fluidjax.execution.devices.repeated import Last, RunPrepared
-from fluidjax.execution.devices.shares import Feed, all_results, shares
+from fluidjax.execution.devices.shares import Feed, all_results, fed_or_held, form_of_share, shares
 from fluidjax.execution.devices.staged import Staged
-from fluidjax.execution.devices.written import Alone, Evenly, Written
+from fluidjax.execution.devices.written import Alone, Evenly, Unevenly, Written, forms_of
 from fluidjax.execution.feeding.feed_checks import checked
 from fluidjax.execution.preparing import prepared
 from fluidjax.execution.runs import mode
@@ -94,7 +93,7 @@ class SeveralDevices:
         self._known: tuple[Any, Facts] | None = None
         self._stays: list[Feed] = [{} for _ in range(devices.count)]  # persistable variables that were fed to a device
         self._dropped = True
-        self._evenly: Evenly | Alone | None = None
+        self._evenly: Evenly | Unevenly | Alone | None = None  # the last batch, if others may be like it
         self._last: Last | None = None
         self._dims: dict[str, tuple[int, ...]] = {}  # of shares, but for the first, in the last batch
         self._changes, self._in_stages = False, 0  # whether they did; for how many batches stages ran since
@@ -112,6 +111,10 @@ class SeveralDevices:
             return None
         written = last.batch.written
         try:
+            if isinstance(written, Staged):
+                shares, _ = last.batch.given(feed)
+                return self._staged(written, shares, last.fetches, place, return_numpy, merge=merge)
+            assert last.prepared is not None
             values = run(self.program, last.prepared, feed, last.names, self.local, return_numpy, self.scope, written)
         except Unspreadable:
             return None
@@ -144,19 +147,31 @@ class SeveralDevices:
         written, shares, fed = self.begin(feed, together=_by_op())
         try:
             if isinstance(written, Staged):
-                parts = written.run(self.local, shares, fetches)
-                write_fed(self.scope, written.fed_state(shares), place)
-                return all_results(fetches, parts, return_numpy, merge=merge)
+                found = self._staged(written, shares, fetches, place, return_numpy, merge=merge)
+                self._note(place, fetch_list, fetches, (), None, merge=merge)
+                return found
             names = written.fetches(fetches)
             made = prepared(self.program, tuple(fed), names, device.platform, written)
             values = run(self.program, made, fed, names, self.local, return_numpy, self.scope, written)
         except Unspreadable:
             self.write_together()
             return self.run(run, place, device, shares, fetches, return_numpy, merge=merge)
+        self._note(place, fetch_list, fetches, names, made, merge=merge)
+        return written.results(fetches, dict(zip(names, values, strict=True)), merge=merge)
+
+    def _staged(
+        self, written: Staged, shares: Any, fetches: tuple[str, ...], place: Place, return_numpy: bool, *, merge: bool
+    ) -> list[Any]:
+        parts = written.run(self.local, shares, fetches)
+        write_fed(self.scope, written.fed_state(shares), place)
+        return all_results(fetches, parts, return_numpy, merge=merge)
+
+    def _note(self, place: Place, fetch_list: Any, *asked: Any, merge: bool) -> None:
+        """Let a run that asks for the same be recognised, if it may come."""
+        fetches, names, made = asked
         if self._evenly is not None and type(fetch_list) is list:
             flags, items = preparing_flags(), tuple(fetch_list)
             self._last = Last(self._evenly, place, flags, items, merge, fetches, names, made)
-        return written.results(fetches, dict(zip(names, values, strict=True)), merge=merge)
 
     def begin(self, feed: Any, *, together: bool) -> tuple[Written | Staged, Any, Any]:
         """What runs a batch, the feeds of the devices, and, unless it is run in stages, what the program is fed.
@@ -170,15 +185,16 @@ class SeveralDevices:
         last, self._evenly = self._evenly, None
         if last is not None and not together and last.like(feed, self.program._version_token()):
             self._evenly = last
-            return last.written, feed, feed
+            return last.written, *last.given(feed)
         parts = next_feeds(self.program, self.shares(feed), idle=not self.trains)
-        written = self.written(parts, together=together)
+        written, token = self.written(parts, together=together), self.program._version_token()
+        apart = not together and self._facts().persistable.isdisjoint(parts[0])
         if isinstance(written, Staged):
+            self._evenly = Unevenly.of(token, feed, self.devices.count, parts, written) if apart else None
             return written, parts, None
         fed = written.feed(parts)
-        if not together and written.cuts(feed, parts) and self._facts().persistable.isdisjoint(feed):
-            token = self.program._version_token()
-            forms = {n: (v.shape, v.dtype) for n, v in feed.items()} if len(parts) > 1 else {}
+        if apart and written.cuts(feed, parts):
+            forms = forms_of(feed) if len(parts) > 1 else {}
             self._evenly = Evenly(token, forms, written) if forms else Alone(token, frozenset(feed), written)
         return written, parts, fed
 
@@ -196,7 +212,9 @@ class SeveralDevices:
         names, stays = {name: None for part in parts for name in part}, self._stays[: len(parts)]
         for part, held in zip(parts, stays, strict=True):
             held.update((name, part[name]) for name in persistable & part.keys())
-        return [{name: _fed(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)]
+        return [
+            {name: fed_or_held(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)
+        ]
 
     def nothing(self, parts: Sequence[Feed], fetches: Sequence[str], return_numpy: bool, *, merge: bool) -> list[Any]:
         """What a dry run fetches: None or empty tensors, or of each device nothing.
@@ -269,8 +287,8 @@ class SeveralDevices:
         """How the devices run: spread, each share on a physical device of its own; staged, if forms differ."""
         if not 1 < len(parts) <= len(self._physical):
             return "together"
-        forms = {name: _form(parts[0][name]) for name in fed}
-        alike = all(form and {_form(p[name]) for p in parts} == {form} for name, form in forms.items())
+        forms = {name: form_of_share(parts[0][name]) for name in fed}
+        alike = all(form and {form_of_share(p[name]) for p in parts} == {form} for name, form in forms.items())
         if alike and not (self._changing(forms) and self._facts().stageable):
             return "spread"
         return "staged" if self._facts().stageable else "together"
@@ -323,26 +341,9 @@ def _tell_whole(names: Collection[str], count: int) -> None:
         )
 
 
-def _fed(part: Feed, held: Feed, name: str) -> Any:
-    """What a device is fed of a variable that another device is fed."""
-    if name not in part and name not in held:
-        raise EnforceNotMet(
-            f"Executor.run: feed {name!r}: expected a value for each device, received none for one of them; give each"
-            " dict of the list the same names"
-        )
-    return part.get(name, held.get(name))
-
-
 def _by_op() -> bool:
     """Whether runs go op by op, for which the program is written out for one device."""
     return mode.current.interpret or bool(FLAGS["FLAGS_check_nan_inf"])
-
-
-def _form(value: Any) -> Any:
-    """What shares of one form have in common; None for anything but a plain array."""
-    if isinstance(value, LoDTensor):
-        value = None if value.lod() else value._value
-    return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
 
 
 def _copied(value: Any) -> Any:

@@ -12,7 +12,7 @@ from fluidjax.base.errors import EnforceNotMet
 from fluidjax.base.lod import lengths_to_offsets
 from fluidjax.base.values import LoDTensor
 from fluidjax.execution.scopes.exchange import results
-from fluidjax.execution.scopes.fetched import fetched
+from fluidjax.execution.scopes.fetched import for_user
 from fluidjax.framework import Variable
 
 Feed = dict[str, Any]
@@ -57,10 +57,11 @@ def split(value: Any, count: int) -> list[Any]:
             f" {type(value).__name__}; feed a list of one dict per device"
         )
     rows = value if isinstance(value, (list, tuple)) or np.ndim(value) else np.reshape(value, 1)
-    return [rows[a:b] for a, b in _bounds(len(rows), count)]
+    return [rows[a:b] for a, b in bounds(len(rows), count)]
 
 
-def _bounds(rows: int, count: int) -> list[tuple[int, int]]:
+def bounds(rows: int, count: int) -> list[tuple[int, int]]:
+    """Where the shares of ``count`` devices begin and end."""
     if rows == 0:
         return [(0, 0)] * count
     step = -(-rows // count)
@@ -70,7 +71,7 @@ def _bounds(rows: int, count: int) -> list[tuple[int, int]]:
 def _split_tensor(tensor: LoDTensor, count: int) -> list[LoDTensor]:
     rows, lod = np.asarray(tensor), tensor.lod()
     samples = len(lod[0]) - 1 if lod else len(rows)
-    return [_part(rows, lod, a, b) for a, b in _bounds(samples, count)]
+    return [_part(rows, lod, a, b) for a, b in bounds(samples, count)]
 
 
 def _part(rows: np.ndarray, lod: Sequence[Sequence[int]], begin: int, end: int) -> LoDTensor:
@@ -143,6 +144,26 @@ def _split_dict(feed: Mapping[str, Any], count: int, persistable: Collection[str
     return [{name: p[i if len(p) > 1 else 0] for name, p in parts.items()} for i in range(number)]
 
 
+def form_of_share(value: Any) -> Any:
+    """What shares of one form have in common; None for anything but a plain array."""
+    if isinstance(value, LoDTensor):
+        value = None if value.lod() else value._value
+    return (value.shape, value.dtype) if isinstance(value, np.ndarray) and value.ndim and value.size else None
+
+
+def fed_or_held(part: Feed, held: Feed, name: str) -> Any:
+    """What a device is fed of a variable that another device is fed: its share, or what it holds of earlier ones.
+
+    Raises EnforceNotMet where it has neither.
+    """
+    if name not in part and name not in held:
+        raise EnforceNotMet(
+            f"Executor.run: feed {name!r}: expected a value for each device, received none for one of them; give each"
+            " dict of the list the same names"
+        )
+    return part.get(name, held.get(name))
+
+
 def merged(values: Sequence[Any], name: str) -> Any:
     """What the devices fetched as one value, with their rows and sequences one after another.
 
@@ -158,13 +179,13 @@ def merged(values: Sequence[Any], name: str) -> Any:
             f"fetch {name!r}: expected tensors, whose rows are joined over devices, found {type(first).__name__}; pass"
             " return_merged=False to Executor.run"
         )
-    shapes = [tuple(np.shape(np.asarray(v)))[1:] for v in values]
+    shapes = [(v.shape if isinstance(v, np.ndarray) else np.shape(np.asarray(v)))[1:] for v in values]
     if len(set(shapes)) > 1:
         raise EnforceNotMet(
             f"fetch {name!r}: the devices' values differ in more than their rows: expected one shape after the first"
             f" dimension, found {shapes}; pass return_merged=False to Executor.run for a list of them"
         )
-    return joined(values) if isinstance(first, LoDTensor) else fetched(np.concatenate([*map(np.atleast_1d, values)]))
+    return joined(values) if isinstance(first, LoDTensor) else for_user(np.concatenate([*map(np.atleast_1d, values)]))
 
 
 def joined(parts: Sequence[Any]) -> Any:

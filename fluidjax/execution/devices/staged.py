@@ -22,6 +22,7 @@ from fluidjax.base.values import LoDTensor
 from fluidjax.execution.devices.again import NOTHING, Again, Call, Values
 from fluidjax.execution.devices.copies import Copies
 from fluidjax.execution.devices.joint import Joint, JointCall
+from fluidjax.execution.devices.meeting import wait_for
 from fluidjax.execution.devices.shares import Feed
 from fluidjax.execution.devices.sums import Sums
 from fluidjax.execution.feeding.feed import Handed
@@ -138,7 +139,7 @@ class Staged:
         pairs = zip(self._devices, values, strict=True)
         state = [{n: self._copies.placed(_given(known[n]), d.index) for n in d.keeps} for d, known in pairs]
         found = [[_unshared(known[n].value) for n in names] for known, names in zip(values, asked, strict=True)]
-        jax.block_until_ready((state, found))
+        wait_for(value for left in state for value in left.values())
         self._copies.store(scope, state)
         return found
 

@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.devices.shares import Feed, merged, split
+from fluidjax.execution.devices.shares import Feed, bounds, merged, split
+from fluidjax.execution.devices.staged import Staged
 from fluidjax.execution.feeding.feed_checks import checked
 from fluidjax.execution.steps.mesh import Spread
 from lowering.engine.parallel.replicas import Replicated
 from lowering.engine.parallel.spread import SpreadProgram
 from lowering.program import VarView
+
+Forms = Mapping[str, tuple[tuple[int, ...], np.dtype]]
 
 
 class Written:
@@ -95,17 +98,48 @@ class Evenly(NamedTuple):
     """
 
     token: Any
-    forms: Mapping[str, tuple[tuple[int, ...], np.dtype]]
+    forms: Forms
     written: Written
 
     def like(self, feed: Any, token: Any) -> bool:
         """Whether a batch is another one like it."""
-        return (
-            type(feed) is dict
-            and feed.keys() == self.forms.keys()
-            and all(type(v) is np.ndarray and (v.shape, v.dtype) == self.forms[n] for n, v in feed.items())
-            and self.token == token
-        )
+        return _of_forms(feed, self.forms) and self.token == token
+
+    def given(self, feed: Feed) -> tuple[Any, Any]:
+        """The feeds of the devices, and what the program is fed."""
+        return feed, feed
+
+
+class Unevenly(NamedTuple):
+    """The last batch, where it was arrays alone whose rows did not go evenly among the devices: stages ran it, and take
+    others like it. ``bounds`` are those of each device's rows.
+    """
+
+    token: Any
+    forms: Forms
+    bounds: Sequence[Mapping[str, slice]]
+    written: Staged
+
+    @staticmethod
+    def of(token: Any, feed: Any, count: int, parts: Sequence[Feed], written: Staged) -> Unevenly | None:
+        """A batch of ``count`` devices' shares, ``parts``, that stages run; None if it was no such one."""
+        if type(feed) is not dict or feed.keys() != parts[0].keys():
+            return None
+        if not all(type(value) is np.ndarray and value.ndim for value in feed.values()):
+            return None
+        if all(len(value) % count == 0 for value in feed.values()):
+            return None
+        cuts = {name: bounds(len(value), count) for name, value in feed.items()}
+        of_devices = [{name: slice(*cut[i]) for name, cut in cuts.items()} for i in range(len(parts))]
+        return Unevenly(token, forms_of(feed), of_devices, written)
+
+    def like(self, feed: Any, token: Any) -> bool:
+        """Whether a batch is another one like it."""
+        return _of_forms(feed, self.forms) and self.token == token
+
+    def given(self, feed: Feed) -> tuple[Any, Any]:
+        """The feeds of the devices; a program for all is fed nothing."""
+        return [{name: feed[name][rows] for name, rows in part.items()} for part in self.bounds], None
 
 
 class Alone(NamedTuple):
@@ -119,6 +153,24 @@ class Alone(NamedTuple):
         """Whether a batch is another one like it."""
         same = type(feed) is dict and feed.keys() == self.names and self.token == token
         return same and all(map(_is_share, feed.values()))
+
+    def given(self, feed: Feed) -> tuple[Any, Any]:
+        """The feeds of the devices, and what the program is fed."""
+        return feed, feed
+
+
+def forms_of(feed: Mapping[str, np.ndarray]) -> Forms:
+    """The forms of arrays, by name."""
+    return {name: (value.shape, value.dtype) for name, value in feed.items()}
+
+
+def _of_forms(feed: Any, forms: Forms) -> bool:
+    """Whether a feed is arrays of these forms."""
+    return (
+        type(feed) is dict
+        and feed.keys() == forms.keys()
+        and all(type(v) is np.ndarray and (v.shape, v.dtype) == forms[n] for n, v in feed.items())
+    )
 
 
 def _is_share(value: Any) -> bool:

@@ -56,4 +56,9 @@ def _only(array: np.ndarray) -> Any:
 
 def fetched(value: Any) -> FetchedArray:
     """A copy of an array for the user, who may write into it."""
-    return np.array(value).view(FetchedArray)
+    return for_user(np.array(value))
+
+
+def for_user(array: np.ndarray) -> FetchedArray:
+    """An array that nobody else has, for the user."""
+    return array.view(FetchedArray)
