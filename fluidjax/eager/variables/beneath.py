@@ -18,6 +18,7 @@ class Beneath:
     __slots__ = ("held_scope",)  # instead of a value
 
     held_scope: Scope
+    _name: str | int | None
 
     def _declare(self: Any, dtype: VarType, dims: Any, name: Any, kind: Any, persistable: Any) -> None:
         """Be a variable without a value."""
