@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fluidjax import unique_name
 from fluidjax.base import mode
-from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.base.errors import ArgumentError, EnforceNotMet, explain
 from fluidjax.base.mode import current_tracer, follows_training, in_dygraph_mode, tracer_guard
 from fluidjax.base.unknown import unknown_name
+from fluidjax.dygraph.grad_arguments import check_inputs, check_settings, constants_of, starts_of, variables_of
 from fluidjax.eager.recorded.device import running_at
 from fluidjax.eager.tracer import Tracer
 from fluidjax.eager.variables.varbase import ParamBase, VarBase
@@ -219,7 +220,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         zero_copy: whether array and variable share memory, so that writes to either are visible in the other; the
             default on a CPU.
 
-    Raises AssertionError outside a guard, TypeError for any other value.
+    Raises AssertionError outside a guard, TypeError for any other value, ArgumentError for texts and objects.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -232,7 +233,10 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         raise _outside("to_variable")
     if isinstance(value, np.ndarray):
         if value.dtype.kind != "c":
-            return tracer.to_variable(value, name, zero_copy is not False)
+            try:
+                return tracer.to_variable(value, name, zero_copy is not False)
+            except ValueError as error:  # an array of objects or texts
+                raise ArgumentError(f"to_variable: {error}") from None
         name = unique_name.generate("_generated_var") if name is None else name
         real, imag = to_variable(value.real.copy(), f"{name}.real"), to_variable(value.imag.copy(), f"{name}.imag")
         return ComplexVariable(real, imag)
@@ -242,19 +246,6 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         f"The type of 'value' in fluid.dygraph.to_variable must be numpy.ndarray or Variable, but received "
         f"{type(value)}. Pass numpy.array(value)."
     )
-
-
-def _as_list(given: Any, what: str) -> list[Any]:
-    variables = list(given) if isinstance(given, (list, tuple)) else [given]
-    for var in variables:
-        if not isinstance(var, VarBase):
-            raise AssertionError(
-                f"grad: {what} must be variables of eager mode or a list of them, received {type(var).__name__}. Pass "
-                "what layers and to_variable return."
-            )
-    if not variables:
-        raise AssertionError(f"grad: {what} is empty; expected at least one variable. Pass one.")
-    return variables
 
 
 @dygraph_only
@@ -274,26 +265,23 @@ def grad(
     Args:
         outputs: a variable or a list of variables.
         inputs: likewise; may include intermediate results.
-        grad_outputs: the gradient of each output; None for ones.
+        grad_outputs: the gradient of each output, None for ones; None or an empty list: ones for all.
         retain_graph: whether the graph can be differentiated again; defaults to `create_graph`.
         create_graph: whether the gradients can themselves be differentiated.
         only_inputs: must be True.
         allow_unused: return None for an input on which no output depends.
         no_grad_vars: variables treated as constants.
-        backward_strategy: affects the order of summation only.
+        backward_strategy: a BackwardStrategy; affects the order of summation only.
 
-    Raises EnforceNotMet if an input is not reached and `allow_unused` is False, if an output has no gradient, or if an
-    input has stop_gradient True or is one of `no_grad_vars`.
+    Raises AssertionError for an argument of another type. Raises EnforceNotMet if an input is not reached and
+    `allow_unused` is False, if an output has no gradient, if a start has another dtype than its output, or if an input
+    has stop_gradient True or is one of `no_grad_vars`.
     """
-    roots, wanted = _as_list(outputs, "outputs"), _as_list(inputs, "inputs")
+    roots, wanted = variables_of(outputs, "outputs"), variables_of(inputs, "inputs")
+    retain = create_graph if retain_graph is None else retain_graph
     flags = {"create_graph": create_graph, "allow_unused": allow_unused, "only_inputs": only_inputs}
-    for name, flag in {**flags, "retain_graph": create_graph if retain_graph is None else retain_graph}.items():
-        if not isinstance(flag, bool):
-            raise AssertionError(f"grad: {name} must be True or False, received {flag!r:.60}. Pass a bool.")
-    if not only_inputs:
-        raise AssertionError("only_inputs=False is not supported yet: expected True. Leave it out.")
-    constants = [] if no_grad_vars is None else _constants(no_grad_vars)
-    starts = _starts(grad_outputs, roots)
+    check_settings({**flags, "retain_graph": retain}, backward_strategy)
+    constants, starts = constants_of(no_grad_vars), starts_of(grad_outputs, roots)
     for root in roots:
         if root.stop_gradient:
             raise EnforceNotMet(
@@ -304,9 +292,8 @@ def grad(
                     "set stop_gradient=False on the inputs before computing it",
                 )
             )
-    _check_inputs(wanted, constants)
+    check_inputs(wanted, constants)
     tracer = current_tracer()
-    retain = create_graph if retain_graph is None else retain_graph
     found = tracer.gradients(roots, wanted, starts, retain=retain, create=create_graph, constants=constants)
     unused = [var.name for var, g in zip(wanted, found, strict=True) if g is None]
     if unused and not allow_unused:
@@ -319,33 +306,6 @@ def grad(
             )
         )
     return found
-
-
-def _check_inputs(inputs: Sequence[VarBase], constants: Sequence[VarBase]) -> None:
-    """Raise EnforceNotMet for an input that can have no gradient, whether or not the outputs depend on it."""
-    for var in [v for v in inputs if v.stop_gradient or any(v is constant for constant in constants)]:
-        expected = "inputs whose stop_gradient is False, and which are not among no_grad_vars"
-        received = "stop_gradient True" if var.stop_gradient else "one of no_grad_vars"
-        remedy = "leave it out of inputs or of no_grad_vars, and set stop_gradient=False before computing the outputs"
-        raise EnforceNotMet(explain(f"grad: input {var.name} has no gradient", expected, received, remedy))
-
-
-def _constants(given: Any) -> list[VarBase]:
-    variables = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
-    return _as_list(variables, "no_grad_vars") if variables else []
-
-
-def _starts(grad_outputs: Any, roots: Sequence[VarBase]) -> list[VarBase | None]:
-    if grad_outputs is None:
-        return [None] * len(roots)
-    given = list(grad_outputs) if isinstance(grad_outputs, (list, tuple)) else [grad_outputs]
-    if len(given) != len(roots):
-        raise AssertionError(
-            f"grad: the length of grad_outputs must be equal to that of outputs: {len(given)} for {len(roots)}. Give "
-            "one for each output, None for ones."
-        )
-    _as_list([g for g in given if g is not None] or list(roots), "grad_outputs")
-    return given
 
 
 __getattr__ = unknown_name(__name__)

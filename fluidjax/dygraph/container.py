@@ -48,7 +48,7 @@ class Sequential(Layer):
 
 
 class ParameterList(Layer):
-    """A list of parameters, registered as "0", "1" ... Raises AssertionError for anything that is not a parameter."""
+    """A list of parameters, registered as "0", "1" ... Setting anything else raises AssertionError."""
 
     def __init__(self, parameters: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -73,8 +73,8 @@ class ParameterList(Layer):
         return iter(self._parameters.values())
 
     def append(self, parameter: Any) -> ParameterList:
-        """Append a parameter; returns the list."""
-        self[len(self)] = parameter
+        """Append a parameter; returns the list. Raises TypeError for anything else."""
+        self.add_parameter(str(len(self)), parameter)
         return self
 
 

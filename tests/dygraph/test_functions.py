@@ -447,3 +447,23 @@ def test_the_kind_of_an_attribute_is_not_checked(perm: Any) -> None:
     np.testing.assert_array_equal(turned.numpy(), x23().numpy().T)
     with pytest.raises(TypeError, match="'x' in has_nan"):
         layers.has_nan((1, 2))
+
+
+WRONG_SIZES: dict[str, Callable[[Any], Any]] = {
+    "two unknown sizes": lambda x: layers.reshape(x, [-1, -1]),
+    "a 0 beyond the rank": lambda x: layers.reshape(x, [0, 0, 0]),
+    "a negative size": lambda x: layers.reshape(x, [-2, 3]),
+    "no sizes": lambda x: layers.reshape(x, []),
+    "no times": lambda x: layers.expand(x, [0, 1]),
+    "uneven sections": lambda x: layers.split(x, 2, dim=1),
+    "no sections": lambda x: layers.split(x, 0),
+    "nothing to draw": lambda x: layers.uniform_random([]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SIZES)
+def test_sizes_are_refused_by_the_errors_of_both_modes(name: str) -> None:
+    x = dg.to_variable(np.ones([2, 3], "float32"))
+    for kind in (fluid.core.EnforceNotMet, AssertionError):  # of Fluid's op in eager mode, of its layer in a program
+        with pytest.raises(kind):
+            WRONG_SIZES[name](x)

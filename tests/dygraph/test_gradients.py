@@ -689,7 +689,10 @@ def test_an_output_whose_gradient_nothing_reads_has_none() -> None:
     assert parts[1].gradient() is None
 
 
-WRONG = [{"retain_graph": 1}, {"create_graph": 3}, {"allow_unused": 1}, {"only_inputs": 1}, {"grad_outputs": [1]}]
+WRONG = [
+    {"retain_graph": 1}, {"create_graph": 3}, {"allow_unused": 1}, {"only_inputs": 1}, {"grad_outputs": [1]},
+    {"backward_strategy": 2},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
@@ -735,3 +738,40 @@ def test_a_product_of_integers_has_its_gradient():
         x.stop_gradient = False
         layers.reduce_prod(x).backward()
         assert x.gradient().tolist() == [18, 12, 6]
+
+
+@pytest.mark.parametrize("starts", [None, [], (), [None]], ids=str)
+def test_no_start_is_ones(starts: Any) -> None:
+    x = leaf([1.0, 3.0])
+    assert dg.grad(x * x, x, grad_outputs=starts)[0].numpy().tolist() == [2, 6]
+
+
+def test_a_start_has_the_dtype_of_its_output() -> None:
+    x = leaf([1.0, 3.0])
+    with pytest.raises(fluid.core.EnforceNotMet, match="FP64 for .*FP32"):
+        dg.grad(x * x, x, grad_outputs=dg.to_variable(np.ones(2)))
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_sparse_gradient_has_the_shape_of_its_rows(calls: int) -> None:
+    table = dg.Embedding([5, 2], is_sparse=True)
+    ids = dg.to_variable(np.array([1, 2, 1]))
+    layers.sum([layers.mean(table(ids)) for _ in range(calls)]).backward()
+    grad = table.weight._grad_ivar()
+    rows = [1, 2, 1] if calls == 1 else [1, 2]  # a sum is merged
+    assert grad.shape == [len(rows), 2] and len(grad) == len(rows)
+    held = grad.value().get_selected_rows()
+    assert held.rows() == rows and held.height() == 5
+    assert np.array(held.get_tensor()).shape == (len(rows), 2)
+    table.clear_gradients()
+    assert grad.type == fluid.core.VarDesc.VarType.SELECTED_ROWS
+
+
+@pytest.mark.parametrize(
+    "read", [str, lambda v: v.numpy(), lambda v: v.detach(), lambda v: v.set_value(np.ones([1, 2], "f4"))]
+)
+def test_a_sparse_gradient_is_no_dense_value(read: Any) -> None:
+    table = dg.Embedding([5, 2], is_sparse=True)
+    layers.mean(table(dg.to_variable(np.array([1])))).backward()
+    with pytest.raises(fluid.core.EnforceNotMet, match="SelectedRows"):
+        read(table.weight._grad_ivar())

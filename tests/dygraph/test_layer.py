@@ -269,3 +269,13 @@ def test_what_a_property_is_set_to_is_registered_beside_it() -> None:
     two.weight = one.weight
     assert two.held is one.held and two.weight is one.held
     assert {name: p.name for name, p in two.state_dict().items()} == {"held": "tied_0.w_0", "weight": "tied_0.w_0"}
+
+
+def test_whether_cudnn_is_used_is_a_bool() -> None:
+    with pytest.raises(ValueError, match="use_cudnn"):
+        dg.Conv2D(3, 4, 3, use_cudnn=1)
+
+
+def test_a_list_of_parameters_takes_nothing_else() -> None:
+    with pytest.raises(TypeError):
+        dg.ParameterList().append(3)

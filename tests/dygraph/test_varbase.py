@@ -508,3 +508,25 @@ def test_bytes_wrap_around() -> None:
         assert (x - number).numpy().tolist() == [(n - number) % 256 for n in (1, 2, 250)]
         assert (number - x).numpy().tolist() == [(number - n) % 256 for n in (1, 2, 250)]
         assert (x * -number).numpy().tolist() == [-number * n % 256 for n in (1, 2, 250)]
+
+
+def test_variables_are_declared_or_share_memory_as_fluids_binding_has_it() -> None:
+    kinds = fluid.core.VarDesc.VarType
+    declared = fluid.core.VarBase(kinds.INT64, [2, 3], "declared", kinds.SELECTED_ROWS, True)
+    assert (declared.name, declared.shape, declared.dtype, declared.type) == (
+        "declared", [2, 3], kinds.INT64, kinds.SELECTED_ROWS,
+    )  # fmt: skip
+    assert declared.persistable and declared._value is None
+    assert fluid.core.VarBase(kinds.FP32, [], "", kinds.LOD_TENSOR, False).name == ""
+    array = np.ones(2, "float32")
+    shared, copied = (fluid.core.VarBase(array, fluid.CPUPlace(), zero_copy=share) for share in (True, False))
+    array[0] = 5
+    assert shared.numpy().tolist() == [5, 1] and copied.numpy().tolist() == [1, 1]
+    shared.set_value(np.zeros(2, "float32"))
+    assert array.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([None])], ids=str)
+def test_texts_and_objects_are_no_values(array: np.ndarray) -> None:
+    with pytest.raises(fluid.core.EnforceNotMet, match="element type"):
+        dg.to_variable(array)

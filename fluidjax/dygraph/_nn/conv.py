@@ -87,7 +87,7 @@ class _Convolution(_Conv):
         self._param_attr, self._bias_attr = param_attr, bias_attr
         self._build(num_channels, num_filters, filter_size, groups, act, dtype)  # type: ignore[arg-type]
         self._slide(stride, padding, dilation, use_cudnn)
-        self._choose_op()
+        self._choose_op(use_cudnn)
         if groups == 0 or num_channels % (groups or 1):
             raise ValueError(
                 f"{self.full_name()}: num_channels must be divisible by groups, and they are {num_channels} and "
@@ -102,7 +102,7 @@ class _Convolution(_Conv):
         )
         self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True)
 
-    def _choose_op(self) -> None:
+    def _choose_op(self, use_cudnn: Any) -> None:
         """Select the op that suits the sizes known."""
 
 
@@ -126,8 +126,8 @@ class Conv2D(_Convolution):
     def _l_type(self, op_type: str) -> None:
         self._op_type = self.__dict__["_l_type"] = op_type
 
-    def _choose_op(self) -> None:
-        check_flag("use_cudnn", self._use_cudnn)
+    def _choose_op(self, use_cudnn: Any) -> None:
+        check_flag("use_cudnn", use_cudnn)
         depthwise = is_depthwise(self._num_channels, self._groups, self._num_filters, self._use_cudnn)
         self._l_type = "depthwise_conv2d" if depthwise else "conv2d"
 

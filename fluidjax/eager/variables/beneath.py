@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fluidjax.base.enums import VarType
 from fluidjax.base.errors import EnforceNotMet, explain
+from fluidjax.eager.values import Spec
 
 if TYPE_CHECKING:
     from fluidjax.base.scope import Scope
@@ -17,6 +18,12 @@ class Beneath:
     __slots__ = ("held_scope",)  # instead of a value
 
     held_scope: Scope
+    _name: str | int | None
+
+    def _declare(self: Any, dtype: VarType, dims: Any, name: Any, kind: Any, persistable: Any) -> None:
+        """Be a variable without a value."""
+        self._name, self.persistable = str(name or ""), bool(persistable)
+        self._declared = Spec.of(tuple(int(n) for n in dims or ()), dtype, VarType(kind or VarType.LOD_TENSOR))
 
     def _run_backward(self: Any, backward_strategy: Any, tracer: Any, retain_graph: bool) -> None:
         """``backward``, by a tracer that is given."""

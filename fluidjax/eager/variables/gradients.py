@@ -38,6 +38,14 @@ class Gradients:
             return values.on_host(array.values)[:count], np.array(array.rows, dtype=np.int64)[:count]
         return values.on_host(array).view(FetchedArray)
 
+    def _shape_of_rows(self: Any) -> list[int]:
+        """The shape of what SelectedRows hold."""
+        if self._value is None:  # cleared
+            return list(self._spec.shape)
+        array = self._array()
+        count = array.values.shape[0] if array.nrows is None else array.nrows  # a sum of gradients is padded
+        return [int(count), *self._spec.shape[1:]]
+
     def clear_gradient(self: Any) -> None:
         """Zero the gradient; a sparse one is removed."""
         held = self._grad

@@ -29,8 +29,9 @@ class Holder:
     def get_selected_rows(self) -> HostRows:
         """A copy of a sparse value."""
         array = self._var._array()
-        rows = HostRows(np.asarray(array.rows).tolist(), array.height)
-        rows.get_tensor()._set_value(np.asarray(array.values))
+        count = None if array.nrows is None else int(array.nrows)  # a sum of gradients is padded
+        rows = HostRows(np.asarray(array.rows)[:count].tolist(), array.height)
+        rows.get_tensor()._set_value(np.asarray(array.values)[:count])
         return rows
 
     def set_scope(self, scope: Scope) -> None:

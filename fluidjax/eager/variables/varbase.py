@@ -21,7 +21,7 @@ from fluidjax.eager.values import UNKNOWN, Spec, Value
 from fluidjax.eager.variables.beneath import Beneath
 from fluidjax.eager.variables.gradients import Gradients
 from fluidjax.eager.variables.held import Holder
-from fluidjax.eager.variables.sharing import Shared
+from fluidjax.eager.variables.sharing import Shared, shared
 from fluidjax.execution.scopes.fetched import FetchedArray
 from fluidjax.framework.direct import numbered
 from fluidjax.framework.guards import default_main_program
@@ -38,8 +38,10 @@ class VarBase(Beneath, Gradients, EagerVariable):
         value: a NumPy array; None for no value yet.
         place: its location; decided by XLA.
         persistable: whether it is state.
-        zero_copy: accepted for compatibility; memory is never shared with `value`.
+        zero_copy: whether it shares memory with `value`, as by ``to_variable``.
         name: its name; generated if empty.
+
+    As in Fluid, ``VarBase(dtype, dims, name, type, persistable)`` is a variable without a value that is declared so.
     """
 
     __slots__ = (
@@ -54,12 +56,19 @@ class VarBase(Beneath, Gradients, EagerVariable):
         zero_copy: bool = False,
         name: str | None = None,
     ) -> None:
-        self._name: str | int | None = name or generated_name()
+        self._name: str | int | None = None
         self.persistable, self._declared = persistable, UNKNOWN
-        self._held: Value | Shared | Member | None = None if value is None else values.value_of(value)
+        self._held: Value | Shared | Member | None = None
         self._stop_gradient: bool | None = None
         self._grad = None
         self._place: Any = None
+        if isinstance(value, VarType):
+            self._declare(value, place, persistable, zero_copy, name)
+            return
+        self._name = name or generated_name()
+        if value is not None:
+            together = zero_copy and isinstance(value, np.ndarray)
+            self._held = (shared(value) if together else None) or values.value_of(value)
 
     @staticmethod
     def _of(name: str | int | None, value: Value | Shared | None, stop_gradient: bool | None = None) -> VarBase:
@@ -107,8 +116,9 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     @property
     def shape(self) -> list[int]:
-        """The dimensions."""
-        return list(self._spec.shape)
+        """The dimensions; of a sparse gradient, those of the rows that it holds."""
+        spec = self._spec
+        return list(spec.shape) if spec.rows is None else self._shape_of_rows()
 
     @property
     def dtype(self) -> VarType:
@@ -168,18 +178,22 @@ class VarBase(Beneath, Gradients, EagerVariable):
         array = value.array
         return recorder.array_of(value) if array is None or array.__class__ is Piece else array
 
-    def numpy(self) -> np.ndarray:
-        """A copy of the value."""
+    def _dense(self, method: str) -> Any:
         array = self._array()
         if isinstance(array, SelectedRows):
             raise EnforceNotMet(
                 explain(
-                    f"numpy: variable {self.name} holds SelectedRows",
+                    f"{method}: variable {self.name} holds SelectedRows",
                     "a dense value",
                     "a sparse gradient",
                     "call gradient() of its parameter, which gives (values, rows)",
                 )
             )
+        return array
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the value. Raises EnforceNotMet if it is sparse."""
+        array = self._dense("numpy")
         return values.on_host(array).view(FetchedArray)
 
     def set_value(self, value: Any) -> None:
@@ -193,6 +207,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
                 f"{type(value).__name__}. Convert it with numpy.array."
             )
         if self._value is not None:
+            self._dense("set_value")
             self._check_alike(array)
         self._value = values.value_of(array)
 
@@ -214,8 +229,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
         return Holder(self)
 
     def detach(self) -> VarBase:
-        """A variable with the same value that blocks gradients."""
-        self._array()
+        """A variable with the same value that blocks gradients. Raises EnforceNotMet if it is sparse."""
+        self._dense("detach")
         return VarBase._of(self._name_of_copy(), self._value, True)
 
     def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
@@ -251,9 +266,10 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     def __len__(self) -> int:
         """The size of the first dimension."""
-        if not self._spec.shape:
+        shape = self.shape
+        if not shape:
             raise IndexError(f"variable {self.name} is a scalar of shape [] and has no length. Reshape it to [1].")
-        return self._spec.shape[0]
+        return shape[0]
 
     def _one(self) -> Any:
         shape = self._spec.shape
@@ -304,6 +320,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
         """Name, dtype, shape and values, in Fluid's format."""
         if self._value is None:
             return f"name {self.name}, shape: {self.shape}, not inited"
+        self._dense("to_string")
         return f"name {self.name}, dtype: {self.dtype} shape: {self.shape} {self.value().get_tensor()}"
 
     def __str__(self) -> str:

@@ -46,7 +46,7 @@ __all__ = [
 
 
 def _reshape_dims(shape: list[Any], x: Variable) -> list[int]:
-    """The shape attribute: -1 for Variables and the inferred dimension. Raises AssertionError for an invalid shape."""
+    """The shape attribute: -1 for Variables and the inferred dimension. Raises ArgumentError for an invalid shape."""
     dims, inferred = [], None
     for i, dim in enumerate(shape):
         if isinstance(dim, Variable):
@@ -54,12 +54,17 @@ def _reshape_dims(shape: list[Any], x: Variable) -> list[int]:
             continue
         dims.extend(as_attr([dim]))
         if dim == -1:
-            assert inferred is None, f"Only one dimension value of 'shape' in reshape can be -1, received {shape}"
+            if inferred is not None:
+                raise ArgumentError(f"Only one dimension value of 'shape' in reshape can be -1, received {shape}")
             inferred = i
         elif dim == 0:
-            assert i < len(x.shape), f"The index of 0 in `shape` must be less than the input's rank, received {shape}"
+            if i >= len(x.shape):
+                raise ArgumentError(f"The index of 0 in `shape` must be less than the input's rank, received {shape}")
         else:
-            assert dim > 0, f"Each dimension value of 'shape' in reshape must not be negative except one -1: {shape}"
+            if dim <= 0:
+                raise ArgumentError(
+                    f"Each dimension value of 'shape' in reshape must not be negative except one -1: {shape}"
+                )
     return dims
 
 
@@ -83,7 +88,7 @@ def reshape(
 
     Raises:
         TypeError: an argument has the wrong type.
-        AssertionError: ``shape`` has more than one -1, other negative values, or a 0 beyond the rank of ``x``.
+        ArgumentError: ``shape`` has more than one -1, other negative values, or a 0 beyond the rank of ``x``.
 
     Examples:
         >>> x = fluid.data("x", [None, 4, 6])
@@ -106,7 +111,8 @@ def reshape(
         shape.stop_gradient = True
         inputs["Shape"] = shape
     else:
-        assert len(shape) > 0, "The size of 'shape' in reshape can't be zero; pass at least one dim"
+        if not len(shape):
+            raise ArgumentError("The size of 'shape' in reshape can't be zero; pass at least one dim")
         attrs["shape"] = _reshape_dims(list(shape), x)
         if contains_variable(shape):
             inputs["ShapeTensor"] = as_tensors(helper, shape)
@@ -215,7 +221,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
 
     Raises:
         ValueError: ``x`` is bool and its ``stop_gradient`` is set, which Fluid rejects in a program.
-        AssertionError: a count is not positive.
+        ArgumentError: a count is not positive.
 
     Examples:
         >>> with fluid.dygraph.guard():
@@ -236,7 +242,8 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
         inputs["ExpandTimes"] = expand_times
     else:
         for times in expand_times:
-            assert isinstance(times, Variable) or times > 0, f"expand_times should be positive, received {expand_times}"
+            if not isinstance(times, Variable) and times <= 0:
+                raise ArgumentError(f"expand_times should be positive, received {expand_times}")
         attrs["expand_times"] = as_attr(expand_times)
         if contains_variable(expand_times):
             inputs["expand_times_tensor"] = as_tensors(helper, expand_times)
@@ -297,7 +304,7 @@ def split(
 
     Raises:
         TypeError: an argument has the wrong type.
-        AssertionError: the number of sections does not divide the dimension, or there are more sections than elements.
+        ArgumentError: the number of sections does not divide the dimension, or there are more sections than elements.
 
     Examples:
         >>> x = fluid.data("x", [None, 9])
@@ -320,11 +327,14 @@ def split(
     sections: list[Any] = [] if isinstance(num_or_sections, int) else num_or_sections
     if isinstance(num_or_sections, int):
         num, few = num_or_sections, 0 if in_dygraph_mode() else 1
-        assert num > few, f"num_or_sections must be more than {few}, received {num}. Give the number of sections"
-        assert length < 0 or length % num == 0, f"{num} pieces do not divide dim {dim} of {input.shape}"
+        if num <= few:
+            raise ArgumentError(f"num_or_sections must be more than {few}, received {num}. Give the number of sections")
+        if length >= 0 and length % num:
+            raise ArgumentError(f"{num} pieces do not divide dim {dim} of {input.shape}")
     else:
         num = len(num_or_sections)
-        assert length < 0 or num <= length, f"{num} sections are more than dim {dim} of {input.shape} has elements"
+        if 0 <= length < num:
+            raise ArgumentError(f"{num} sections are more than dim {dim} of {input.shape} has elements")
         attrs["sections"] = as_attr(num_or_sections)
     if not contains_variable(sections):
         found = emit_again("split", inputs, (("Out", num) if num > 1 else "Out",), attrs, name=name)

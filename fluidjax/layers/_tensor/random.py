@@ -35,7 +35,8 @@ def _shape_of(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]
         shape.stop_gradient = True
         inputs["ShapeTensor"] = shape
         return
-    assert len(shape) > 0, "The size of argument(shape) can't be zero; pass at least one dim"
+    if not len(shape):
+        raise ArgumentError("The size of argument(shape) can't be zero; pass at least one dim")
     mixed = contains_variable(shape)
     if mixed:
         inputs["ShapeTensorList"] = as_tensors(helper, shape, "int64")
@@ -174,7 +175,8 @@ def randn(
     """Random values from the standard normal distribution; float32 unless ``dtype`` is given."""
     helper = LayerHelper("randn", name=name)
     check_type(shape, "shape", (list, tuple, Variable), "randn")
-    assert len(shape) > 0, "The size of argument(shape) can't be zero; pass at least one dim"
+    if not len(shape):
+        raise ArgumentError("The size of argument(shape) can't be zero; pass at least one dim")
     dtype = "float32" if dtype is None else dtype
     check_dtype(dtype, "create data type", FULL_FLOATS, "randn")
     _check_device(device)
