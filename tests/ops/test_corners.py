@@ -7,6 +7,7 @@ import pytest
 
 import fluidjax as fluid
 import lowering
+from fluidjax.base.errors import EnforceNotMet
 from lowering import OpError
 
 NAN, INF = float("nan"), float("inf")
@@ -322,3 +323,27 @@ def test_integers_are_equal_exactly() -> None:
     x = np.array([2**53, 2**53 + 1, -1], "int64")
     (out,) = run("equal", {"X": x, "Y": x[[0, 0, 2]]}, {}, {"Out": 1})
     assert out.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (lambda x: fluid.layers.cumsum(x, axis=2), r"axis must be from -2 to 1, received 2"),
+        (lambda x: fluid.layers.unstack(x, axis=0, num=3), r"num must be the size of X along axis 0, received 3"),
+        (lambda x: fluid.layers.clip(x, 2.0, 1.0), r"max must be at least 2.0, received 1.0"),
+    ],
+    ids=["cumsum", "unstack", "clip"],
+)
+@pytest.mark.parametrize("eager", [False, True])
+def test_attributes_that_an_op_cannot_follow_are_refused(layer: Any, words: str, eager: bool) -> None:
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(EnforceNotMet, match=words):
+        if eager:
+            with fluid.dygraph.guard():
+                found = layer(fluid.dygraph.to_variable(x))
+                np.asarray((found[0] if isinstance(found, list) else found).numpy())
+        else:
+            main = fluid.Program()
+            with fluid.program_guard(main, fluid.Program()):
+                found = layer(fluid.data("x", [2, 3]))
+            fluid.Executor(fluid.CPUPlace()).run(main, {"x": x}, [found])

@@ -180,6 +180,8 @@ def _bound(attr: float, tensor: Any, dtype: Any) -> Any:
 @op(rows=Wise("x"), diff="x")
 def clip(x: Value, min=None, max=None, *, min_: float, max_: float):
     """Out = X clipped to [min, max]; the Min and Max tensors override the attributes. X may be SelectedRows."""
+    if min is None and max is None:
+        fitting.within("max", max_, min_)
     low, high = _bound(min_, min, x.dtype), _bound(max_, max, x.dtype)
     if isinstance(x, SelectedRows):
         x = distinct_rows([x])
@@ -203,6 +205,7 @@ def cumsum(x, *, axis: int = -1, exclusive: bool = False, reverse: bool = False,
 
 
 def _cumsum(x, axis, exclusive, reverse):
+    fitting.axis_of("axis", axis, x.ndim)
     out = jax.lax.cumsum(x, axis=axis % x.ndim, reverse=reverse)
     return out - x if exclusive else out
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowering.dtypes import LOD_TENSOR
-from lowering.errors import NeedsExact, OpError
+from lowering.errors import Misfit, NeedsExact, OpError
 from lowering.ops import fitting
 from lowering.ops.shared import concrete_scalar, ints, names_in, off_rows, outputs_like, shape_from
 from lowering.program import EMPTY, OpSpec, VarInfo
@@ -229,6 +229,13 @@ def unstack(x, *, axis: int = 0, num: int):
     """Y[i] = the i-th slice of X along ``axis``, with that dimension removed."""
     del num
     return _unstacked(x, axis)
+
+
+@unstack.fits
+def _(x, *, axis, num):
+    fitting.axis_of("axis", axis, len(x.shape))
+    if x.shape[axis] not in (-1, num):
+        raise Misfit(f"num must be the size of X along axis {axis}, received {num} for {list(x.shape)}")
 
 
 @unstack.grad
