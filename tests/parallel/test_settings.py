@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def test_all_settings_say_what_they_change(known: dict[str, str], found: set[str
 def entries(docstring: str) -> dict[str, str]:
     """What a docstring's lists say of each name."""
     found = {}
-    for entry in re.findall(r"^        \S.*\n(?:            .*\n)*", docstring, re.MULTILINE):
+    for entry in re.findall(r"^    \S.*\n?(?:        .*\n?)*", inspect.cleandoc(docstring), re.MULTILINE):
         names, _, text = " ".join(entry.split()).partition(": ")
         found.update(dict.fromkeys(names.split(", "), text))
     return found
