@@ -178,9 +178,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
         array = value.array
         return recorder.array_of(value) if array is None or array.__class__ is Piece else array
 
-    def _dense(self, method: str) -> Any:
-        array = self._array()
-        if isinstance(array, SelectedRows):
+    def _check_dense(self, method: str) -> None:
+        if self._spec.kind is VarType.SELECTED_ROWS:
             raise EnforceNotMet(
                 explain(
                     f"{method}: variable {self.name} holds SelectedRows",
@@ -189,11 +188,12 @@ class VarBase(Beneath, Gradients, EagerVariable):
                     "call gradient() of its parameter, which gives (values, rows)",
                 )
             )
-        return array
 
     def numpy(self) -> np.ndarray:
         """A copy of the value. Raises EnforceNotMet if it is sparse."""
-        array = self._dense("numpy")
+        array = self._array()
+        if isinstance(array, SelectedRows):
+            self._check_dense("numpy")
         return values.on_host(array).view(FetchedArray)
 
     def set_value(self, value: Any) -> None:
@@ -207,7 +207,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
                 f"{type(value).__name__}. Convert it with numpy.array."
             )
         if self._value is not None:
-            self._dense("set_value")
+            self._check_dense("set_value")
             self._check_alike(array)
         self._value = values.value_of(array)
 
@@ -230,7 +230,8 @@ class VarBase(Beneath, Gradients, EagerVariable):
 
     def detach(self) -> VarBase:
         """A variable with the same value that blocks gradients. Raises EnforceNotMet if it is sparse."""
-        self._dense("detach")
+        self._array()
+        self._check_dense("detach")
         return VarBase._of(self._name_of_copy(), self._value, True)
 
     def _copy_to(self, place: Any, blocking: bool = True) -> VarBase:
@@ -320,7 +321,7 @@ class VarBase(Beneath, Gradients, EagerVariable):
         """Name, dtype, shape and values, in Fluid's format."""
         if self._value is None:
             return f"name {self.name}, shape: {self.shape}, not inited"
-        self._dense("to_string")
+        self._check_dense("to_string")
         return f"name {self.name}, dtype: {self.dtype} shape: {self.shape} {self.value().get_tensor()}"
 
     def __str__(self) -> str:
