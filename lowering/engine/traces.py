@@ -2,7 +2,7 @@
 
 A deep net applies few different ops: a training step of HRNet has 5,158, 242 of them different. The first op of its
 kind is traced as it stands; the second one's rule alone, and its equations are entered for that op and all later ones.
-``jax.jit(..., inline=True)`` does this: the step has the equations that it would have if each rule were traced.
+``jax.jit`` with ``inline`` does this: the step has the equations that it would have if each rule were traced.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import jax
 from lowering.engine.single import freeze
 from lowering.registry import OpDef
 from lowering.values import LoDArray, Meta
+
+# Since jax 0.11 True enters a call, which only XLA makes equations of.
+_EARLY: Any = jax.Inline.JAX_EARLY if hasattr(jax, "Inline") else True
 
 
 class Traces:
@@ -75,7 +78,7 @@ def _jitted(definition: OpDef, args: Sequence[Any], keywords: Mapping[str, Any])
         left = iter(arrays)
         return definition.fn(*(_with_arrays(form, left) for form in forms), **keywords)
 
-    return jax.jit(run, inline=True)
+    return jax.jit(run, inline=_EARLY)
 
 
 def _arrays(args: Any) -> Iterator[Any]:
