@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from fluidjax.export.graph import CALLED, CALLS
+from fluidjax.export.graph import called_by
 from lowering.engine.x64 import in_x64, with_x64
 from lowering.extend import scan_counts
 
@@ -60,8 +60,9 @@ def _equation(eqn: Any, ins: list[Any]) -> Sequence[Any]:
     name, params = eqn.primitive.name, eqn.params
     if name in _LOOPS:
         return _LOOPS[name](params, ins)
-    if name in CALLS:
-        return _run(next(params[key] for key in CALLED if key in params), ins)
+    called = called_by(eqn)
+    if called is not None:
+        return _run(called, ins)
     if name == "reduce_precision":
         return ins
     if name == "bitcast_convert_type":  # of bits to floats of a size, and back

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from lowering.engine.expansion import expansion
 from lowering.extend import scan_counts
 
 _ids = itertools.count()
@@ -107,8 +108,15 @@ _SAME = frozenset({"copy", "copy_p", "stop_gradient", "optimization_barrier", "r
 
 
 # Calls of a function: their jaxpr is under one of these names.
-CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
-CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
+_CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+
+
+def called_by(equation: Any) -> Any:
+    """The jaxpr, closed or not, of which an equation is a call, or of which its primitive is made; None if of none."""
+    if equation.primitive.name in _CALLS:
+        return next(equation.params[key] for key in _CALLED if key in equation.params)
+    return expansion(equation)
 
 
 class _Inliner:
@@ -133,8 +141,8 @@ class _Inliner:
     def _equation(self, eqn: Any, ins: list[Value], label: str) -> list[Value]:
         stack = str(eqn.source_info.name_stack)  # of the jaxpr that the equation is in: within the caller's
         name, label = eqn.primitive.name, f"{label}/{stack}" if label and stack else stack or label
-        if name in CALLS:
-            called = next(eqn.params[key] for key in CALLED if key in eqn.params)
+        called = called_by(eqn)
+        if called is not None:
             closed = isinstance(called, core.ClosedJaxpr)
             return self.run(called.jaxpr if closed else called, _constants(called) if closed else [], ins, label)
         if name == "custom_linear_solve":  # of its four functions, the one that solves

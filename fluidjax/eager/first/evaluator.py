@@ -17,6 +17,7 @@ from fluidjax.eager.first import elementwise, layout, places, sums
 from fluidjax.eager.first.notation import Equation, Function, Shape, Step
 from fluidjax.eager.first.notation import Unknown as Unknown
 from fluidjax.eager.first.rewriting import Rewriting
+from lowering.engine.expansion import expansion
 from lowering.extend import scan_counts
 
 _TYPES = frozenset(map(np.dtype, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()))
@@ -143,14 +144,14 @@ class Evaluator:
     def _called(self, eqn: Any, reads: list[int]) -> tuple[Any, list[int]]:
         """The jaxpr that an equation calls, and the positions of its inputs; None if it calls none, or one of several.
 
-        Of branches for platforms, it is that of this one.
+        Of branches for platforms, it is that of this one; of a primitive made of others, what it is made of.
         """
         if eqn.primitive.name in _CALLS:
             return next(eqn.params[name] for name in _INNER if name in eqn.params), reads
         if eqn.primitive.name == "cond" and (which := dict(self._constants).get(reads[0])) is not None:
             branches = eqn.params["branches"]
             return branches[min(max(int(which), 0), len(branches) - 1)], reads[1:]
-        return None, reads
+        return expansion(eqn), reads
 
     def _call(self, name: str, eqn: Equation) -> Function:
         make = TABLE.get(name)
