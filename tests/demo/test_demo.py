@@ -4,10 +4,15 @@ import re
 import subprocess
 import sys
 
-from demo.train import train
+import pytest
+
+for package in ("sklearn", "matplotlib", "tqdm"):
+    pytest.importorskip(package, reason=f"the demo imports {package}: pip install '.[demo]'")
 
 
 def test_trained_model_predicts_in_a_fresh_process(tmp_path):
+    from demo.train import train
+
     folder = tmp_path / "model"
     folder.mkdir()
     accuracy = train(folder, epochs=6)

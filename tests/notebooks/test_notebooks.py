@@ -21,8 +21,18 @@ KERNEL = ("fluid_in_ten_minutes", "proving_gradients")
 SCRIPT = ("eager_to_static", "from_opdesc_to_xla", "leaving_with_your_model", "ragged_data")
 
 
+def sources(notebook):
+    """Its cells of code; skips the test where a package that they import is not installed."""
+    found = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    imported = re.findall(r"^(?:import|from) (\w+)", "\n".join(found), re.MULTILINE)
+    for package in sorted({*imported} - {"paddle"}):  # which the notebook itself provides
+        pytest.importorskip(package, reason=f"the notebook imports {package}: pip install '.[notebooks]'")
+    return found
+
+
 def execute(notebook, tmp_path, monkeypatch):
     """Run all cells in a new kernel, in an empty folder."""
+    sources(notebook)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     client = nbclient.NotebookClient(
         notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
@@ -70,9 +80,8 @@ def test_notebook(name, tmp_path, monkeypatch):
 
 def run_as_script(path, folder, monkeypatch):
     """Run the cells one after the other in this process: what was compiled here is not compiled again."""
-    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     script = folder / f"{path.stem}.py"
-    script.write_text("\n".join(cells))
+    script.write_text("\n".join(sources(nbformat.read(path, as_version=4))))
     monkeypatch.chdir(folder)
     with (
         fluid.program_guard(fluid.Program(), fluid.Program()),
@@ -100,7 +109,6 @@ def test_notebook_as_a_script(name, tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("default::DeprecationWarning")
 def test_the_notebook_on_chinese_words(tmp_path, monkeypatch):
-    pytest.importorskip("jieba")
     path = ROOT / "notebooks" / "chinese_word_segmentation.ipynb"
     done = execute(nbformat.read(path, as_version=4), tmp_path, monkeypatch)
     assert "我 / 来到 / 北京清华大学" in "".join(outputs(done, "stdout"))
