@@ -162,7 +162,7 @@ class Runner(Run):
             return
         names = list(uses(self.program, op))
         outside, sizes = [env.get(name) for name in names], self.followed.of(names, env)
-        if any(map(is_wide, outside)) and not (self.growing and takes_room(op, interpret=self.interpret)):
+        if any(map(is_wide, outside)) and not (self.spare.growing and takes_room(op, interpret=self.interpret)):
             raise refused(op, outside, "runs ops on them")
         if sizes:
             raise refused_numbers(op, sizes, "runs ops on numbers that follow them")
@@ -181,7 +181,7 @@ class Runner(Run):
         return each(results, lambda _: next(rest))
 
     def _run_wide(self, definition: OpDef, op: OpView, values: SlotValues, run: Any, env: Env, key: Any) -> SlotValues:
-        if op.block_idx and not self.growing:
+        if op.block_idx and not self.spare.growing:
             raise refused(op, flat(values), "is in a block of another op")
         if "key" in definition.special:
             run = partial(run, key=placed(op, key, list(flat(values))))

@@ -102,7 +102,7 @@ def _run_whole(loop: Loop, found: Trips) -> None:
     try:
         return _run_lax(loop, found)
     except CarryChanges as problem:
-        if not runner.growing or loop.plan is not None:
+        if not runner.spare.growing or loop.plan is not None:
             raise
         try:
             return _run_lax(loop, found, growing=True)

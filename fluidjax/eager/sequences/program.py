@@ -19,6 +19,7 @@ from lowering.errors import NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, VarView
 from lowering.values import RowCounts, Wide
 from lowering.wide.calls import check_gradients_of_wide
+from lowering.wide.spare import SpareRoom
 
 
 class _Variables:
@@ -54,7 +55,8 @@ class Recorded:
 
     def __init__(self, records: Sequence[Record], values: Sequence[Any]) -> None:
         self._records, self._variables = records, _Variables()
-        self._runner = _OpRunner(self._variables, wide=True, platform=default_device().platform)  # type: ignore[arg-type]
+        platform, spare = default_device().platform, SpareRoom(wide=True)
+        self._runner = _OpRunner(self._variables, spare=spare, platform=platform)  # type: ignore[arg-type]
         self._runner.fed = FedRows(values)
         self._env: dict[str, Any] = {_name(~k): value for k, value in enumerate(values)}
         self._forward: dict[int, int] = {}  # a gradient -> what it is the gradient of

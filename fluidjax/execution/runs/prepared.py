@@ -25,7 +25,7 @@ from fluidjax.execution.runs.segmented import SegmentedRuns
 from fluidjax.execution.runs.settled import SettledRuns
 from fluidjax.execution.runs.whole import WholeRuns
 from fluidjax.execution.scopes.state import NothingToFetch, private_copy
-from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.compiled_form import Compiled
 from fluidjax.execution.steps.mesh import Unspreadable
 from fluidjax.execution.steps.spreading import Spreading
 from fluidjax.framework import Program
