@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fluidjax.eager.kernels import Kernel, by_slot, wrapped_key
+from fluidjax.eager.kernels import Kernel, wrapped_key
 from fluidjax.eager.laws import law_of
 from fluidjax.eager.sequences.order import Order, Record
+from fluidjax.eager.slots import by_slot
 from fluidjax.execution.executables.executable import default_device
 from lowering.engine.expected import Expected, FedRows
 from lowering.engine.runner import Runner
