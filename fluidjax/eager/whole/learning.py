@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -143,7 +144,7 @@ class _Making:
         return Step(
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
-            call=call, replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
+            call=weakref.ref(call), replay=weakref.ref(self._replay), frame=frame, ahead=ahead, parts=self.parts,
             ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted, looked=looked,
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip
