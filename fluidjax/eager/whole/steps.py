@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.recorded.alive import to_device
 from fluidjax.eager.recorded.demands import is_below
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.repeated.bodies import Body
 from fluidjax.eager.repeated.passes import Visit
 from fluidjax.eager.repeated.replay import Replay
-from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.values import Spec, Value, to_device
 from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.together import Together
 
