@@ -120,7 +120,8 @@ class _Making:
             raise Other
         later = Later(body, passed, self._between)
         numbers = [None if s.__class__ is int else self._numbers.get(id(s)) for s in call.sources]
-        outer = [(k, s, body.reads[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
+        specs: list[Any] = [*body.reads]
+        outer = [(k, s, specs[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
         outer.sort(key=lambda each: each[1].__class__ is not int)
         ones, gradients = self._gradients(later)
         leaves, given = self._leaves(later.leaves)

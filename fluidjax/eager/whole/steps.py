@@ -129,9 +129,10 @@ class Step:
         self.fixed = [source for _, source, _ in outside]
         self._specs = [spec for _, _, spec in outside]
         self._flows = [self.body.flows[k] for k, _, _ in outside]
-        self._begin_call({k: n for n, (k, _, _) in enumerate(self.outer)})
+        place: dict[int | None, int] = {k: n for n, (k, _, _) in enumerate(self.outer)}
+        self._begin_call(place)
 
-    def _begin_call(self, place: Mapping[int, int]) -> None:
+    def _begin_call(self, place: Mapping[int | None, int]) -> None:
         """What the call takes and gives, by the places of its variables among the outer ones."""
         body = self.body
         self._limits = [(place[k], high) for k, high in body.limits]
