@@ -19,6 +19,7 @@ help:
 	@echo '  make golden     recordings of Paddle 1.8.5; GOLDEN=FOLDER for others                     minutes'
 	@echo '  make prove      random programs against finite differences; SECONDS=3600'
 	@echo '  make fuzz       hostile files and kills; SECONDS=1800 for each target'
+	@echo '  make kills      jobs that lose a process at random moments; TIMES=20 of each kind'
 	@echo '  make notebooks  executes the notebooks and stores what they show; NAMES=ragged_data      3 min'
 	@echo '  make docs       builds the site into build/site                                          1 min'
 	@echo '  make coverage   writes docs/coverage.md                                                  1 min'

@@ -60,13 +60,17 @@ class GradientClipBase:
         return self._need_clip_func is None or bool(self._need_clip_func(param))
 
     def _clip_all(self, params_grads: Pairs) -> tuple[Pairs, dict[str, str]]:
+        """The pairs with clipped gradients, and the names of these by those of the parameters."""
+        return self._clip_each(params_grads, self._clip_one)
+
+    def _clip_each(self, params_grads: Pairs, clip: Callable[[Any], Any]) -> tuple[Pairs, dict[str, str]]:
         result, renamed = [], {}
         for param, grad in params_grads:
             if not self._wanted(param):
                 result.append((param, grad))
                 continue
             with param.block.program._optimized_guard([param, grad]):
-                clipped = self._clip_one(grad)
+                clipped = clip(grad)
             renamed[param.name] = clipped.name
             result.append((param, clipped))
         return result, renamed
@@ -161,16 +165,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
         with param.block.program._optimized_guard([param, grad]):
             norm = clip_ops.norm_of(squares)
             factor = clip_ops.factor(clip_ops.limit(self.clip_norm, norm), norm)
-        result, renamed = [], {}
-        for param, grad in params_grads:
-            if not self._wanted(param):
-                result.append((param, grad))
-                continue
-            with param.block.program._optimized_guard([param, grad]):
-                clipped = clip_ops.multiply(grad, factor)
-            renamed[param.name] = clipped.name
-            result.append((param, clipped))
-        return result, renamed
+        return self._clip_each(params_grads, lambda grad: clip_ops.multiply(grad, factor))
 
     def _process_context(self, context: dict[str, Any], param: Any, grad: Variable) -> None:
         if self.group_name not in context:

@@ -26,7 +26,8 @@ _AGAIN = re.compile(r"\.subprog_\d+$")
 
 PADDLE_2, PADDLE_2_5 = 2_000_000, 2_005_000
 
-ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 1, 2, 16, 256
+# Of ``op_role``; a few ops have two.
+ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LOSS = 0, 1, 2, 256
 
 
 def forward_name(name: str) -> str:

@@ -8,13 +8,15 @@ from typing import Any
 from lowering.program import EMPTY as EMPTY
 from lowering.program import GRAD as GRAD
 from lowering.program import PASS as PASS
+from lowering.program import ROLE_BACKWARD as ROLE_BACKWARD
+from lowering.program import ROLE_FORWARD as ROLE_FORWARD
+from lowering.program import ROLE_LOSS as ROLE_LOSS
+from lowering.program import ROLE_OPTIMIZE as ROLE_OPTIMIZE
 from lowering.program import OpSpec, OpView
 from lowering.program import forward_name as forward_name
 
 # Grad ops that add to the elements which a gradient array holds.
 ADDING = ("write_to_array", "while_grad", "conditional_block_grad", "recurrent_grad")
-
-ROLE_FORWARD, ROLE_BACKWARD, ROLE_OPTIMIZE, ROLE_LRSCHED, ROLE_LOSS = 0, 1, 2, 16, 256
 
 
 def grad_name(name: str) -> str:

@@ -23,14 +23,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", type=int, default=1, metavar="N", help="number of samples or sequences (default %(default)s)"
     )
-    parser.add_argument(
-        "--shape",
-        type=shape_of,
-        action="append",
-        default=[],
-        metavar="NAME=N,N,...",
-        help="shape of an input with unknown dimensions",
-    )
+    add_shape(parser, "shape of an input with unknown dimensions")
+
+
+def add_shape(parser: argparse.ArgumentParser, help: str) -> None:
+    """Declare the argument that gives the shapes of inputs."""
+    parser.add_argument("--shape", type=shape_of, action="append", default=[], metavar="NAME=N,N,...", help=help)
 
 
 def shape_of(word: str) -> tuple[str, tuple[int, ...]]:

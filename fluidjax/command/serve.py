@@ -16,7 +16,7 @@ import warnings
 from typing import Any
 
 from fluidjax.command import models
-from fluidjax.command.samples import shape_of
+from fluidjax.command.samples import add_shape
 from fluidjax.command.terms import BadUse, table
 from fluidjax.execution.rooms.recompilations import RecompilationWarning
 
@@ -37,14 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", default=os.environ.get(_TOKEN, ""), help=f"token required of requests (default ${_TOKEN})"
     )
-    parser.add_argument(
-        "--shape",
-        type=shape_of,
-        action="append",
-        default=[],
-        metavar="NAME=N,N,...",
-        help="shape of an input with unknown dimensions, for warming up",
-    )
+    add_shape(parser, "shape of an input with unknown dimensions, for warming up")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--max-batch",

@@ -7,7 +7,8 @@ from typing import Any
 
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.tracebacks import shorten
-from fluidjax.eager.kernels import Kernel, flatten
+from fluidjax.eager.kernels import Kernel
+from fluidjax.eager.slots import flatten
 from fluidjax.eager.values import Value
 from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.framework.operator import tell_left_out

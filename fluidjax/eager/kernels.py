@@ -20,6 +20,7 @@ from fluidjax.base.enums import VarType, is_floating
 from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.eager.first.runs import FirstRuns, plain_arrays, signature_of
 from fluidjax.eager.laws import MOST, Law
+from fluidjax.eager.slots import Layout, by_slot, count_of
 from fluidjax.eager.values import Spec, spec_of
 from fluidjax.execution.executables.executable import default_device
 from lowering import EMPTY, LoDArray, NeedsConcrete, NeedsExact, OpView, Runner, TensorArray, VarView
@@ -32,34 +33,6 @@ from lowering.engine.shapes.infer import insist
 from lowering.engine.x64 import with_x64
 from lowering.program import BOOKKEEPING
 from lowering.values import exact
-
-Layout = tuple[Any, ...]  # per slot its name, for one variable, or (name, number of variables)
-
-
-def flatten(slots: Mapping[str, Any]) -> tuple[list[Any], Layout]:
-    """(the variables of all slots in sequence, their assignment to slots)."""
-    flat: list[Any] = []
-    layout: list[Any] = []
-    for slot, argument in slots.items():
-        if argument is None:
-            continue
-        if argument.__class__ is list or argument.__class__ is tuple:
-            flat += argument
-            layout.append(slot if len(argument) == 1 else (slot, len(argument)))
-        else:
-            flat.append(argument)
-            layout.append(slot)
-    return flat, tuple(layout)
-
-
-def by_slot(layout: Layout, names: Sequence[Any]) -> dict[str, list[Any]]:
-    """Names, or what else each variable has, by slot, taken in sequence."""
-    named, begin = {}, 0
-    for entry in layout:
-        slot, count = (entry, 1) if isinstance(entry, str) else entry
-        named[slot] = list(names[begin : begin + count])
-        begin += count
-    return named
 
 
 def freeze(value: Any) -> Any:
@@ -138,7 +111,7 @@ class Kernel:
         self.type, self.ins, self.outs, self.aliases, self.declared = type, ins, outs, aliases, declared
         self.definition = lowering.get_op(type)
         self.attrs = lowering.check_attrs(type, attrs)
-        inputs = by_slot(ins, [f"i{k}" for k in range(_count(ins))])
+        inputs = by_slot(ins, [f"i{k}" for k in range(count_of(ins))])
         names = [f"o{k}" if w else EMPTY for k, w in enumerate(wanted)]
         for k, source in enumerate(aliases):
             if source >= 0:
@@ -148,9 +121,7 @@ class Kernel:
         self._wanted = wanted
         self.variables = {n: VarView(n, 7, int(d)) for n, d in zip(names, declared, strict=False)}
         self.plans: dict[Any, Any] = {}
-        self.known: dict[tuple[Spec, ...], Outcome] = {}
-        self._untraceable: set[Any] = set()  # signatures of inputs with which tracing fails: the rule needs numbers
-        self.first, self.laws = FirstRuns(), list[Law]()
+        self._forget()
         seeded = bool(int(self.attrs.get("seed", 0) or 0))
         draws = "key" in self.definition.special
         # As in a program (see ``Runner.draw_key``): an eager net and the static one begin with the same weights.
@@ -172,6 +143,18 @@ class Kernel:
         self.checked = self.definition.demands is not None and not backward
         self.simple = not self.definition.updates and not self.definition.absent
         self.width = len(wanted) + len(self.definition.updates)
+
+    def _forget(self) -> None:
+        """Know nothing of any inputs."""
+        self.known: dict[tuple[Spec, ...], Outcome] = {}
+        self._untraceable: set[Any] = set()  # signatures of inputs with which tracing fails: the rule needs numbers
+        self.first, self.laws = FirstRuns(), list[Law]()
+
+    def _begin_as(self, kernel: Kernel) -> None:
+        """In place of ``Kernel.__init__``, for what computes something else of its op: nothing is known of that."""
+        self.__dict__.update(kernel.__dict__)
+        self.__dict__.pop("jitted", None)
+        self._forget()
 
     @cached_property
     def _runner(self) -> Runner:
@@ -392,10 +375,6 @@ def _host(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, jax.Array) and value.size <= 4096 else value
 
 
-def _count(layout: Layout) -> int:
-    return sum(1 if isinstance(entry, str) else entry[1] for entry in layout)
-
-
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -428,7 +407,7 @@ def kernel_of(
         key = (type, frozen, ins, outs, wanted, aliases, declared, backward)
         found = _kernels.get(key)
     if found is None:
-        taken = (True,) * _count(outs) if wanted is None else wanted
+        taken = (True,) * count_of(outs) if wanted is None else wanted
         plain = {k: v for k, v in attrs.items() if v is not None and k not in BOOKKEEPING}
         found = _kernels[key] = Kernel(type, plain, ins, outs, taken, aliases, declared, backward)
         found.key = key

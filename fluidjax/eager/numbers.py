@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fluidjax.eager.backward.plans import Plan, Step
-from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel, kernel_of, replaced
 from fluidjax.eager.recorded.moving import moves
 from fluidjax.eager.recorded.sizes import known
@@ -78,10 +77,9 @@ class Affine(Kernel):
     """
 
     def __init__(self, kernel: Kernel, way: str = "out") -> None:
-        self.__dict__.update(kernel.__dict__)
-        self.__dict__.pop("jitted", None)
-        self.known, self.given, self.movable, self.way, self.backward = {}, None, False, way, way != "out"
-        self.kernel, self.first, self._untraceable, self.laws = kernel, FirstRuns(), set(), []
+        self._begin_as(kernel)
+        self.kernel, self.way, self.backward = kernel, way, way != "out"
+        self.given, self.movable = None, False
         self.ins = ("X", "Numbers") if way == "out" else ("X", "Numbers", "Gradient")
         self.plans = _Plans(self)
 

@@ -17,13 +17,14 @@ from fluidjax.eager.backward.tape import UNWANTED, OpNode, Pass, key_of, places
 from fluidjax.eager.creating import Creating
 from fluidjax.eager.forms import expected, expected_kernel, kernel_of_form
 from fluidjax.eager.functions.run_program import run_program
-from fluidjax.eager.kernels import Kernel, flatten, kernel_of
+from fluidjax.eager.kernels import Kernel, kernel_of
 from fluidjax.eager.made import Made
 from fluidjax.eager.numbers import opened
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.repeated.passes import Passes, Watched, repeated
 from fluidjax.eager.repeated.replay import Call, Replay
 from fluidjax.eager.sequences.points import bits
+from fluidjax.eager.slots import flatten
 from fluidjax.eager.values import Spec, Value, fresh_zeros, is_plain, ones
 from fluidjax.eager.variables.varbase import VarBase, gradient_of, recorded
 from fluidjax.execution.executables.allocator import keep_freed_memory

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import jax
 import numpy as np
 
 from fluidjax.base.enums import VarType, to_numpy_dtype, to_var_type
+from fluidjax.base.errors import EnforceNotMet, explain
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, data_of
 
 
@@ -114,6 +116,30 @@ class Value:
         value = Value.__new__(Value)
         value.array, value.spec, value.serial, value.index = None, spec, serial, index
         return value
+
+
+array_of = attrgetter("array")
+
+
+def lost() -> EnforceNotMet:
+    """The error for a value whose op failed."""
+    return EnforceNotMet(
+        explain(
+            "a variable has no value: an op that it follows from failed when it ran",
+            "values of ops that succeeded",
+            "a value that was never computed",
+            "mend the op that the earlier error names, and compute the variable again",
+        )
+    )
+
+
+def to_device(values: list[Value]) -> None:
+    """Move values from the host to the device, which each call would repeat otherwise.
+
+    It takes as long as two ops: what an op on the host gives, and the next step replaces, is left there.
+    """
+    for value in values:
+        value.array = jax.device_put(value.array, may_alias=False)  # jax.numpy.array compiles a copy for each shape
 
 
 def on_host(array: Any) -> np.ndarray:

@@ -33,6 +33,7 @@ from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.sizes.counts import plain
 from lowering.wide.calls import check_left, ended
+from lowering.wide.spare import SpareRoom
 from lowering.wide.widen import widened
 
 Parameters = dict[str, Any]
@@ -79,7 +80,7 @@ class JaxFunction:
         self._plan = plan
         self._platform = platform
         self._capacities = dict(capacities)
-        self._widened = widened(program, fetches)
+        self._spare = SpareRoom(widened(program, fetches))
         self._runner_type: type[Runner] = Runner
 
     @property
@@ -165,7 +166,7 @@ class JaxFunction:
             key=key,
             platform=self._platform,
             capacities=self._capacities,
-            widened=self._widened,
+            spare=self._spare,
             ample=True,
         )
 

@@ -24,7 +24,33 @@ def _averaged(program: Program) -> list[Variable]:
     return [p for p in program.global_block().all_parameters() if p.do_model_average is not False]
 
 
-class ModelAverage(Optimizer):
+class _Averages:
+    """Averages that stand in for the parameters while they are applied.
+
+    Attributes:
+        apply_program: puts them in place of the parameters, whose values it keeps.
+        restore_program: puts these back.
+    """
+
+    apply_program: Program
+    restore_program: Program
+
+    @contextlib.contextmanager
+    def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
+        """Context manager: replace parameters by averages; on exit, restore them unless ``need_restore`` is False."""
+        executor.run(self.apply_program)
+        try:
+            yield
+        finally:
+            if need_restore:
+                self.restore(executor)
+
+    def restore(self, executor: Any) -> None:
+        """Restore the values the parameters had before ``apply``."""
+        executor.run(self.restore_program)
+
+
+class ModelAverage(Optimizer, _Averages):
     """Averages each parameter over a window of recent updates.
 
     Create it after ``minimize`` of another optimizer; every run of the main program then accumulates the parameters.
@@ -110,22 +136,8 @@ class ModelAverage(Optimizer):
         param, backup = (block._clone_variable(var) for var in pair)
         layers.assign(input=backup, output=param)
 
-    @contextlib.contextmanager
-    def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
-        """Context manager: replace parameters by averages; on exit, restore them unless ``need_restore`` is False."""
-        executor.run(self.apply_program)
-        try:
-            yield
-        finally:
-            if need_restore:
-                self.restore(executor)
 
-    def restore(self, executor: Any) -> None:
-        """Restore the values the parameters had before ``apply``."""
-        executor.run(self.restore_program)
-
-
-class ExponentialMovingAverage:
+class ExponentialMovingAverage(_Averages):
     """ema = decay * ema + (1 - decay) * param at each step; the value applied is ema / (1 - decay^steps).
 
     Create it after ``minimize`` and call ``update()`` once, to append the ops to the main program. With
@@ -219,17 +231,3 @@ class ExponentialMovingAverage:
             with param.block.program._optimized_guard(pair), name_scope("moving_average"):
                 ema = self._ema_vars[param.name]
                 layers.assign(input=ema * self._decay_var + param * (1 - self._decay_var), output=ema)
-
-    @contextlib.contextmanager
-    def apply(self, executor: Any, need_restore: bool = True) -> Iterator[None]:
-        """Context manager: replace parameters by averages; on exit, restore them unless ``need_restore`` is False."""
-        executor.run(self.apply_program)
-        try:
-            yield
-        finally:
-            if need_restore:
-                self.restore(executor)
-
-    def restore(self, executor: Any) -> None:
-        """Restore the values the parameters had before ``apply``."""
-        executor.run(self.restore_program)

@@ -39,7 +39,7 @@ class Context:
     @property
     def may_widen(self) -> bool:
         """Whether ``sequence_pad`` may allocate more room than the longest sequence takes (see ``widen``)."""
-        return self.op.block_idx == 0 and self.op.index in self.runner.widened
+        return self.op.block_idx == 0 and self.op.index in self.runner.spare.widened
 
     def label(self, offsets: Any) -> Any:
         """The label of a dim as long as the longest sequence under these offsets; None if it has its true size."""

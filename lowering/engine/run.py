@@ -22,6 +22,7 @@ from lowering.registry import get_op
 from lowering.sizes.labels import Labels
 from lowering.wide.call import Noted
 from lowering.wide.followed import Followed
+from lowering.wide.spare import NO_ROOM, SpareRoom
 
 Env = MutableMapping[str, Any]
 
@@ -40,9 +41,7 @@ class Run(ABC):
         interpret: run each op through a jit of its own (cached by op content) instead of one surrounding trace.
         platform: 'cpu', 'gpu' or 'tpu', for rules that choose by platform.
         capacities: loop bounds and buffer capacities determined by the executor, by name.
-        widened: indices of the ``sequence_pad`` ops that may allocate more room than they need (see ``widen``).
-        wide: whether any ``sequence_pad`` may allocate more room than it needs and say so (see ``wide``).
-        growing: whether loops may give room to what they make longer, and leave it so (see ``loops.growing``).
+        spare: what may have more room than it needs.
         after_op: called with (op, values by name) after each op, for debugging and NaN checks (interpret mode).
         watch: records what ops demand of their numbers; None: out-of-range ids are clamped, wrapped or dropped.
         outside: what the front end knows of the run, passed by host ops to its services.
@@ -57,9 +56,7 @@ class Run(ABC):
         interpret: bool = False,
         platform: str = "cpu",
         capacities: Mapping[str, int] | None = None,
-        widened: frozenset[int] = frozenset(),
-        wide: bool = False,
-        growing: bool = False,
+        spare: SpareRoom = NO_ROOM,
         after_op: Any = None,
         watch: Watch | None = None,
         outside: Any = None,
@@ -74,9 +71,8 @@ class Run(ABC):
         self.used: dict[str, int] = {}
         self.overflows: dict[str, Any] = {}
         self.uneven: dict[str, Need] = {}  # what to raise if an overflow means that rows or sizes do not match
-        self.widened = widened
-        self.labels = Labels() if wide else None
-        self.growing = growing
+        self.spare = spare
+        self.labels = Labels() if spare.wide else None
         self.widest = False  # whether any op had wide inputs
         self.scattered: set[Any] = set()  # labels of sizes for which selected rows have meaningless entries
         self.packs: dict[str, Noted] = {}  # what was packed for an op (see ``wide.meet``), by names of its results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache, partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ from lowering.engine.single import CompiledOp, SingleOp, stand_in_names, static_
 from lowering.engine.single_wide import run_with_room
 from lowering.engine.x64 import with_x64
 from lowering.errors import LoweringError, Need, NeedsConcrete, NeedsExact, NeedsSizes, OpError
-from lowering.program import EMPTY, OpView, ProgramView
+from lowering.program import EMPTY, OpView, ProgramView, VarView
 from lowering.registry import Check, OpDef, get_op
 from lowering.sizes.counts import SlotValues, counted, each, flat, follows_rows, plain, without_counts
 from lowering.values import LoDArray, RowCounts, SelectedRows, TensorArray, Wide, exact
@@ -162,7 +162,7 @@ class Runner(Run):
             return
         names = list(uses(self.program, op))
         outside, sizes = [env.get(name) for name in names], self.followed.of(names, env)
-        if any(map(is_wide, outside)) and not (self.growing and takes_room(op, interpret=self.interpret)):
+        if any(map(is_wide, outside)) and not (self.spare.growing and takes_room(op, interpret=self.interpret)):
             raise refused(op, outside, "runs ops on them")
         if sizes:
             raise refused_numbers(op, sizes, "runs ops on numbers that follow them")
@@ -181,7 +181,7 @@ class Runner(Run):
         return each(results, lambda _: next(rest))
 
     def _run_wide(self, definition: OpDef, op: OpView, values: SlotValues, run: Any, env: Env, key: Any) -> SlotValues:
-        if op.block_idx and not self.growing:
+        if op.block_idx and not self.spare.growing:
             raise refused(op, flat(values), "is in a block of another op")
         if "key" in definition.special:
             run = partial(run, key=placed(op, key, list(flat(values))))
@@ -225,22 +225,7 @@ def run_block(program: ProgramView, block_idx: int, env: Env, **options: Any) ->
 
 
 def _call_jitted(definition: OpDef, op: OpView, values: SlotValues, key: Any, runner: Runner) -> SlotValues:
-    outs = tuple(sorted((slot, tuple(n == EMPTY for n in names)) for slot, names in op.outputs.items()))
-    declared = None
-    if "ctx" in definition.special:
-        declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names())
-    aliases = tuple(sorted(in_place(definition, op)))
-    compiled = _compiled(
-        definition.type,
-        definition.fn,
-        static_attrs(op),
-        outs,
-        declared,
-        aliases,
-        op.computes_gradients,
-        runner.platform,
-        runner.program.version if "ctx" in definition.special else 0,
-    )
+    compiled = _compiled(_content(definition, op, runner))
     if runner.turn is not None and runner.platform == "cpu":  # elsewhere, ways over the host would cost more
         results = run_with_room(compiled, definition, op, values, key, runner.program)
         if results is not None:
@@ -280,29 +265,57 @@ def _host(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, jax.Array) and value.size <= 4096 else value
 
 
-@lru_cache(maxsize=4096)
-def _compiled(
-    type: str,
-    rule: Any,
-    attrs: Any,
-    outs: Any,
-    declared: Any,
-    aliases: Any,
-    backward: bool,
-    platform: str,
-    version: int,
-) -> CompiledOp:
-    """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath.
+class _Content(NamedTuple):
+    """All of an op that decides what it is compiled to, besides the shapes of its inputs.
 
-    The rule is part of the key, so that its replacement at run time takes effect.
+    Attributes:
+        type, attrs: the op's.
+        rule: its rule, whose replacement at run time takes effect so.
+        outs: (slot, which of its variables are empty) for each output slot.
+        declared: the outputs as the program declares them, for a rule that asks; None for others.
+        aliases: the output slots that are variables of inputs.
+        backward: whether it computes gradients.
+        platform: see ``Run``.
+        version: of the program, for a rule that asks; 0 for others.
     """
-    definition = get_op(type)
-    names = stand_in_names(outs, declared)
-    inputs = {definition.inplace[slot]: names[slot] for slot in aliases}
-    op = OpView(type, inputs, names, {**dict(attrs), "op_role": 1 if backward else 0})
-    variables = dict(declared or ())
-    program = SingleOp(variables, version)
-    runner = Runner(program, platform=platform)  # type: ignore[arg-type]
+
+    type: str
+    rule: Any
+    attrs: tuple[tuple[str, Any], ...]
+    outs: tuple[tuple[str, tuple[bool, ...]], ...]
+    declared: tuple[tuple[str, VarView | None], ...] | None
+    aliases: tuple[str, ...]
+    backward: bool
+    platform: str
+    version: int
+
+
+def _content(definition: OpDef, op: OpView, runner: Runner) -> _Content:
+    asks = "ctx" in definition.special
+    outs = tuple(sorted((slot, tuple(n == EMPTY for n in names)) for slot, names in op.outputs.items()))
+    declared = tuple((n, runner.program.find_var(op.block_idx, n)) for n in op.output_names()) if asks else None
+    return _Content(
+        definition.type,
+        definition.fn,
+        static_attrs(op),
+        outs,
+        declared,
+        aliases=tuple(sorted(in_place(definition, op))),
+        backward=op.computes_gradients,
+        platform=runner.platform,
+        version=runner.program.version if asks else 0,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _compiled(content: _Content) -> CompiledOp:
+    """One compiled op, shared by all ops of equal content; jax.jit caches by shapes underneath."""
+    definition = get_op(content.type)
+    names = stand_in_names(content.outs, content.declared)
+    inputs = {definition.inplace[slot]: names[slot] for slot in content.aliases}
+    op = OpView(content.type, inputs, names, {**dict(content.attrs), "op_role": int(content.backward)})
+    program = SingleOp(dict(content.declared or ()), content.version)
+    runner = Runner(program, platform=content.platform)  # type: ignore[arg-type]
 
     def alone(values: SlotValues, key: Any) -> SlotValues:
         return call(definition, values, op.attrs, special(definition, op, key, Context(op, runner, {})))

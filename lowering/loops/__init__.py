@@ -15,7 +15,7 @@ is kept in an array, as in a DynamicRNN::
 
 **The forward loop** carries what the block writes and an outer block owns: ``i``, ``hs`` and ``go``
 (``save_plan.outer_writes``). XLA requires one structure for a carry, so the step is traced until its result has the
-structure of its argument (``while_loop.settle``), and ``hs`` becomes one buffer [capacity, ...] (``arrays``). The
+structure of its argument (``settling``), and ``hs`` becomes one buffer [capacity, ...] (``arrays``). The
 capacity is the number of steps plus one, if following ``i`` and ``go`` on the host tells it
 (``save_plan.follow_trips``); otherwise it is a guess, a flag says whether it sufficed, and the executor doubles it.
 

@@ -1,8 +1,8 @@
 """``while``: one ``lax.while_loop``, or step by step if every value is known.
 
 The carry consists of the outer variables that the block writes. Invariant: the carry has one structure (tree, shapes
-and dtypes) before, between and after the steps, which ``settle`` finds as a fixed point; everything else that leaves a
-step (residuals, overflow and fault flags) is returned by it, so that no tracer of the step escapes. A loop that stops
+and dtypes) before, between and after the steps, which ``settling`` finds as a fixed point; everything else that leaves
+a step (residuals, overflow and fault flags) is returned by it, so that no tracer of the step escapes. A loop that stops
 for lack of capacity, its condition still true, raises an overflow flag, and the executor discards the run.
 """
 
@@ -102,7 +102,7 @@ def _run_whole(loop: Loop, found: Trips) -> None:
     try:
         return _run_lax(loop, found)
     except CarryChanges as problem:
-        if not runner.growing or loop.plan is not None:
+        if not runner.spare.growing or loop.plan is not None:
             raise
         try:
             return _run_lax(loop, found, growing=True)

@@ -132,7 +132,7 @@ class AttrSpec(NamedTuple):
 
 class Check(NamedTuple):
     """``fn`` of some of the rule's parameters: what an op requires of its numbers (see ``engine.checks``) or
-    declarations (``engine.infer``), or its results with room for all rows (``Rule.with_room``)."""
+    declarations (``engine.shapes.infer``), or its results with room for all rows (``Rule.with_room``)."""
 
     fn: Callable[..., Any]
     inputs: tuple[Slot, ...]

@@ -11,9 +11,9 @@ So the only invariant is that unused positions are finite where all others are, 
 gets the true sizes, and is compiled for each size.
 
 ``calls`` runs an op so, and ``call`` is what its rule sees of it; ``meet`` pairs axes whose sizes come from different
-places; ``joined`` puts parts together; ``shapes``, ``along``, ``windows``, ``norms``, ``losses`` and ``boxes`` are the
-rules of ops of a kind; ``given`` reads numbers that ops get as values; ``fills`` are neutral elements; ``sizes`` answer
-those who ask for sizes, ``followed`` those whose numbers come from nothing else; ``widen`` finds padded batches of
-sequences that may be wider than their longest. Which axes use the same number of positions, the labels of
-``lowering.sizes`` say.
+places; ``joined`` puts parts together; ``shapes``, ``along``, ``windows``, ``norms``, ``losses`` and ``boxes`` are
+the rules of ops of a kind; ``given`` reads numbers that ops get as values; ``fills`` are neutral elements; ``sizes``
+answer those who ask for sizes, ``followed`` those whose numbers come from nothing else; ``widen`` finds padded
+batches of sequences that may be wider than their longest, and ``spare`` tells a run what may have room at all. Which
+axes use the same number of positions, the labels of ``lowering.sizes`` say.
 """

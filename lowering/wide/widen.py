@@ -23,6 +23,11 @@ FINITE_PLACES = frozenset(
 _ELEMENTWISE = frozenset(f"elementwise_{name}" for name in "add sub mul div max min".split())
 
 
+def pads_to_longest(op: OpView) -> bool:
+    """Whether an op is a ``sequence_pad`` to the longest sequence of its batch."""
+    return op.type == "sequence_pad" and int(op.attrs.get("padded_length", -1)) < 0
+
+
 def widened(program: ProgramView, fetches: Collection[str]) -> frozenset[int]:
     """Indices of the ``sequence_pad`` ops of the outermost block that may be made wider than they need.
 
@@ -31,7 +36,7 @@ def widened(program: ProgramView, fetches: Collection[str]) -> frozenset[int]:
     axes: Axes = {}
     found = []
     for op in program.blocks[0].ops:
-        if op.type == "sequence_pad" and int(op.attrs.get("padded_length", -1)) < 0:
+        if pads_to_longest(op):
             found.append(op.index)
             axes.update({name: 1 for name in op.outputs["Out"]})
         elif any(name in axes for name in op.input_names()):

@@ -202,6 +202,16 @@ def test_factors_have_the_signs_and_pivots_of_lapack(tmp_path):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=str(at))
 
 
+def test_the_same_program_is_the_same_text_each_time():
+    """Arrays of one size that live for the whole step get their places in the order of the inputs."""
+    words = [fluid.data(f"words{i}", [None, 2], lod_level=1) for i in range(6)]
+    pools = [fluid.layers.sequence_pool(each, "sum") for each in words]
+    program, names = fluid.default_main_program(), [each.name for each in words]
+    given = {name: feed.value(32) for name, feed in draw_feeds(program, names, 2, None).items()}
+    texts = {source_of(trace(*to_jax(program, names, pools), given, False), "model").text for _ in range(3)}
+    assert len(texts) == 1
+
+
 def test_what_is_not_covered_is_listed_with_op_and_line_before_anything_is_written(tmp_path, capsys):
     x = fluid.data("x", [None, 4])
     half = fluid.layers.cast(fluid.layers.fc(x, 4), "float16")

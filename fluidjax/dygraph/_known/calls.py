@@ -2,7 +2,7 @@
 
 A call that recurs where it occurred before, with arguments of the same kinds, is observed once (see ``watch``). If all
 that it does is recording ops, and everything that it read is as it was, it is repeated as one entry (see
-``eager.bodies``). Anything else runs as ever.
+``eager.repeated.bodies``). Anything else runs as ever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A body (see ``eager.bodies``) from a call that was observed."""
+"""A body (see ``eager.repeated.bodies``) from a call that was observed."""
 
 from __future__ import annotations
 

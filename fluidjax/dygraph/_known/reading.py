@@ -110,7 +110,7 @@ class _Writer(ast.NodeTransformer):
     # What is read.
 
     def visit_Name(self, node: ast.Name) -> Any:
-        """See ``Watch.outer`` and ``Watch.free``."""
+        """A name of the module or of Python, or one of a function around this one; see ``watch``."""
         if not isinstance(node.ctx, ast.Load) or node.id in self._local:
             return node
         if node.id == "super":  # it looks at the function that calls it

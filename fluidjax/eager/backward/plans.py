@@ -6,7 +6,8 @@ import itertools
 from typing import Any, NamedTuple
 
 import lowering
-from fluidjax.eager.kernels import Kernel, flatten, kernel_of
+from fluidjax.eager.kernels import Kernel, kernel_of
+from fluidjax.eager.slots import flatten
 from lowering import EMPTY, GRAD, OpSpec, OpView
 
 

@@ -17,11 +17,12 @@ import numpy as np
 from fluidjax.base.enums import VarType
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.forms import aliases_of
-from fluidjax.eager.kernels import Kernel, flatten, kernel_of
+from fluidjax.eager.kernels import Kernel, kernel_of
 from fluidjax.eager.recorded.demands import demand_of
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.sequences.packs import Piece, taken
 from fluidjax.eager.sequences.points import Point, Tree
+from fluidjax.eager.slots import flatten
 from fluidjax.eager.values import KEY, Spec, spec_of
 from fluidjax.execution.steps.stretch import Stretch
 from lowering.draws.host_bits import fold_in

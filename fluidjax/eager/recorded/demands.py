@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fluidjax.base.errors import EnforceNotMet, explain
-from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.sequences.packs import taken
 from fluidjax.eager.values import Spec, Value
@@ -27,13 +26,10 @@ class DemandKernel(Kernel):
     """A kernel from another kernel's inputs to int64 [2]: (whether a demand is broken, the bad number)."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.__dict__.update(kernel.__dict__)
+        self._begin_as(kernel)
         self.type = f"{kernel.type}_demands"
-        self.known, self.demands, self.backward = {}, None, True  # checks are not checked themselves
-        self.checked, self.first, self._untraceable = False, FirstRuns(), set()
-        self.laws = []
+        self.demands, self.backward, self.checked = None, True, False  # checks are not checked themselves
         self.takes_key, self.own_key, self.on_host, self.width = False, None, False, 1
-        self.__dict__.pop("jitted", None)
         assert self.definition.demands is not None
         slots = {slot.name for slot in self.definition.demands.inputs if slot.wants != "meta"}
         names = [name for slot, names in self.view.inputs.items() for name in names if slot in slots]

@@ -16,14 +16,14 @@ from fluidjax.base.enums import VarType
 from fluidjax.base.flags import FLAGS
 from fluidjax.eager.backward.tape import UNWANTED
 from fluidjax.eager.kernels import Kernel, replaced
-from fluidjax.eager.recorded.alive import array_of, lost, referenced, to_device
+from fluidjax.eager.recorded.alive import referenced
 from fluidjax.eager.recorded.demands import DemandKernel, Faults, demand_of, within
 from fluidjax.eager.recorded.moving import moves
 from fluidjax.eager.recorded.sizes import Bound, bound, known
 from fluidjax.eager.sequences.blocks import Blocks
 from fluidjax.eager.sequences.packs import Piece
 from fluidjax.eager.sequences.points import Point, Tree
-from fluidjax.eager.values import KEY, Spec, Value, spec_of
+from fluidjax.eager.values import KEY, Spec, Value, array_of, lost, spec_of, to_device
 from fluidjax.execution.steps import seeds
 from lowering.engine.interrupts import uninterrupted
 from lowering.engine.x64 import with_x64
@@ -70,7 +70,7 @@ class Recorder:
         self.point, self.apart = root, 0
         self.outputs: dict[int, Value] = {}
         self.leaves: list[Value] = []
-        self.kept: list[Any] = []  # groups of leaves whose arrays nothing needs after the batch (see ``kept``)
+        self.groups: list[Any] = []  # of leaves whose arrays nothing needs after the batch (see ``groups``)
         self._returning: list[Value] = []  # on the host, and leaves of another batch before: these come again
         self.calls: list[Any] = []  # weak references to calls whose inner values are made when they are asked for
         self.parts: list[Any] = []
@@ -323,7 +323,7 @@ class Recorder:
                 call.hold()
         call = None
         point, leaves, outputs = self.point, self.leaves[: self.point.leaves], self.outputs
-        returning, kept, looked = self._returning, self.kept, self.looked
+        returning, groups, looked = self._returning, self.groups, self.looked
         self.clear()
         alive = referenced(outputs, point.end)
         if looked:
@@ -332,14 +332,14 @@ class Recorder:
             return
         to_device(returning)
         arrays = [*map(array_of, leaves)]
-        for group in kept:
+        for group in groups:
             for value in group.left:
                 value.array = None
         del leaves, returning
         try:
             results = self.blocks.run(point, arrays, alive, keeps=bool(looked))
         except BaseException:
-            for group in kept:
+            for group in groups:
                 group.intact = False
             raise
         for code, array in zip(alive, results, strict=True):

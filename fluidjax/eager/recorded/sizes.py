@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fluidjax.base.enums import VarType
-from fluidjax.eager.first.runs import FirstRuns
 from fluidjax.eager.kernels import Kernel
 from fluidjax.eager.sequences.points import Point
 from fluidjax.eager.values import Spec, Value
@@ -87,10 +86,8 @@ class Bound(Kernel):
     """
 
     def __init__(self, kernel: Kernel, numbers: dict[int, np.ndarray]) -> None:
-        self.__dict__.update(kernel.__dict__)
-        self.__dict__.pop("jitted", None)
+        self._begin_as(kernel)
         self._numbers = numbers
-        self.known, self.first, self._untraceable, self.laws = {}, FirstRuns(), set(), []
         self.given, self.given_fresh, self.movable = None, None, False  # another op alike has numbers of its own
 
     def _with_key(self, flat: Sequence[Any]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.recorded.kept import Kept, Member
+from fluidjax.eager.recorded.groups import Group, Member
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.recorded.stretches import Mark, Source, Stretch
 from fluidjax.eager.values import Spec, Value
@@ -20,13 +20,13 @@ Call = tuple[Kernel, Sequence[Any], Sequence[Any]]  # a kernel, its input and ou
 
 
 class Around(NamedTuple):
-    """A replay after one point, without what it does to the variables that are kept together (see ``kept``).
+    """A replay after one point, without what it does to the variables of the group (see ``groups``).
 
     Attributes:
         stretch: what it records, without leaves.
-        runs: what becomes a leaf, in order: which of the kept variables do, and the others that follow them.
+        runs: what becomes a leaf, in order: which variables of the group do, and the others that follow them.
         results: for each other variable that it writes, the number of the output and its spec.
-        codes: the numbers of the outputs that the kept variables become.
+        codes: the numbers of the outputs that the variables of the group become.
     """
 
     stretch: Stretch
@@ -34,18 +34,18 @@ class Around(NamedTuple):
     results: list[tuple[int, Spec]]
     codes: tuple[int, ...]
 
-    def run(self, kept: Kept, reads: Sequence[Any], variables: Sequence[Any]) -> bool:
+    def run(self, group: Group, reads: Sequence[Any], variables: Sequence[Any]) -> bool:
         """See ``Update.run``."""
         stretch = self.stretch
-        if kept.serial == recorder.serial or not recorder.takes(stretch.ops):
+        if group.serial == recorder.serial or not recorder.takes(stretch.ops):
             return False
         for these, sources in self.runs:
-            recorder.leaves += kept.values[these]
+            recorder.leaves += group.values[these]
             if not recorder.become_leaves(sources, reads):
                 return False
         if not stretch.register(recorder, reads):
             return False
-        kept.enter(self.codes, stretch.end)
+        group.enter(self.codes, stretch.end)
         _assign(variables, self.results)
         return True
 
@@ -56,7 +56,7 @@ class Update(NamedTuple):
     Attributes:
         stretch: what it records.
         results: for each variable that it writes, the number of the output and its spec.
-        around: the same without the variables that can be kept together; None if there are too few of them.
+        around: the same without the variables that can form a group; None if there are too few of them.
     """
 
     stretch: Stretch
@@ -126,12 +126,12 @@ class Replay:
         self._own = [var for var in self.read if id(var) in own]
         self._read_beside = [var for var in self.read if id(var) not in own]
         self._written_beside = [var for var in self.written if id(var) not in own]
-        self._kept: Kept | None = None
+        self._group: Group | None = None
         self._groups = 0  # that have been formed
 
     def let_go(self) -> None:
-        """Release the values that are kept together."""
-        self._kept = None
+        """Release the values of the group."""
+        self._group = None
 
     def next_rate(self) -> Any:
         """The value that ``rate`` will probably have in the next update; None if that is not known."""
@@ -151,11 +151,11 @@ class Replay:
             point.updates = WeakKeyDictionary()  # a step that recurs will recur again
             return self._run(tracer, values)
         updates = point.updates.setdefault(self, [])
-        kept = self._kept
-        if kept is not None and kept.intact:
+        group = self._group
+        if group is not None and group.intact:
             reads = values + _values(self._read_beside)
             for update in updates:
-                if update.around is not None and update.around.run(kept, reads, self._written_beside):
+                if update.around is not None and update.around.run(group, reads, self._written_beside):
                     recorder.parts.append((self, update, len(given)))
                     return None
         reads = values + _values(self.read)
@@ -163,7 +163,7 @@ class Replay:
             if update.run(reads, self.written):
                 recorder.parts.append((self, update, len(given)))
                 if update.around is not None:
-                    self._keep(update.around)
+                    self._form()
                 return None
         mark = Mark(recorder)
         self._run(tracer, values)
@@ -191,7 +191,7 @@ class Replay:
         return [Update(stretch, [*made.values()], self._around(stretch, len(reads) - len(self.read), made))]
 
     def _around(self, stretch: Stretch, given: int, made: dict[int, tuple[int, Spec]]) -> Around | None:
-        """See Update; the variables that are kept must be leaves of it, in the order in which they are read."""
+        """See Update; the variables of the group must be leaves of it, in the order in which they are read."""
         numbers = {id(var): given + k for k, var in enumerate(self.read)}
         own = [(numbers[id(var)], made[id(var)][1]) for var in self._own]
         if len(own) < _LEAST or [leaf for leaf in stretch.leaves if leaf in own] != own:
@@ -212,14 +212,14 @@ class Replay:
         codes = tuple([made[id(var)][0] for var in self._own])
         return Around(part, runs, [made[id(var)] for var in self._written_beside], codes)
 
-    def _keep(self, around: Around) -> None:
-        """Keep the variables that the update has just replaced together, unless that has been of no use."""
+    def _form(self) -> None:
+        """Form a group of the variables that the update has just replaced, unless that has been of no use."""
         if self._groups == _GROUPS:
             return
         self._groups += 1
-        self._kept = Kept([var._value for var in self._own])
+        self._group = Group([var._value for var in self._own])
         for k, var in enumerate(self._own):
-            var._held = Member(self._kept, k, var._held.spec)
+            var._held = Member(self._group, k, var._held.spec)
 
 
 def _values(variables: Sequence[Any]) -> list[Any]:
@@ -228,5 +228,5 @@ def _values(variables: Sequence[Any]) -> list[Any]:
 
 
 _UPDATES = 8  # known updates of a replay for one point
-_LEAST = 4  # variables that are kept together
+_LEAST = 4  # variables of a group
 _GROUPS = 32  # of them that are formed; a script that looks at its optimizer's variables in each step parts them all

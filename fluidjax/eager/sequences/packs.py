@@ -21,7 +21,7 @@ from fluidjax.eager.values import Spec
 from fluidjax.execution.steps.buffers import in_order
 
 _SMALL = 4096  # bytes of the longest vector that is packed
-_LARGE = 1 << 20  # bytes of an array that rules out packing (see ``execution.packing``)
+_LARGE = 1 << 20  # bytes of an array that rules out packing, as in ``execution.steps.buffers``
 _LEAST = 4  # vectors that justify a buffer
 
 

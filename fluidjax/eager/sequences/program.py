@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fluidjax.eager.kernels import Kernel, by_slot, wrapped_key
+from fluidjax.eager.kernels import Kernel, wrapped_key
 from fluidjax.eager.laws import law_of
 from fluidjax.eager.sequences.order import Order, Record
+from fluidjax.eager.slots import by_slot
 from fluidjax.execution.executables.executable import default_device
 from lowering.engine.expected import Expected, FedRows
 from lowering.engine.runner import Runner
@@ -19,6 +20,7 @@ from lowering.errors import NeedsSizes
 from lowering.program import EMPTY, GRAD, OpView, VarView
 from lowering.values import RowCounts, Wide
 from lowering.wide.calls import check_gradients_of_wide
+from lowering.wide.spare import SpareRoom
 
 
 class _Variables:
@@ -54,7 +56,8 @@ class Recorded:
 
     def __init__(self, records: Sequence[Record], values: Sequence[Any]) -> None:
         self._records, self._variables = records, _Variables()
-        self._runner = _OpRunner(self._variables, wide=True, platform=default_device().platform)  # type: ignore[arg-type]
+        platform, spare = default_device().platform, SpareRoom(wide=True)
+        self._runner = _OpRunner(self._variables, spare=spare, platform=platform)  # type: ignore[arg-type]
         self._runner.fed = FedRows(values)
         self._env: dict[str, Any] = {_name(~k): value for k, value in enumerate(values)}
         self._forward: dict[int, int] = {}  # a gradient -> what it is the gradient of

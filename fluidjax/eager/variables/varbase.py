@@ -13,7 +13,7 @@ from fluidjax.base.errors import EnforceNotMet, explain
 from fluidjax.base.values import LoDTensor
 from fluidjax.eager import values
 from fluidjax.eager.backward.strategy import BackwardStrategy
-from fluidjax.eager.recorded.kept import Member
+from fluidjax.eager.recorded.groups import Member
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.sequences.packs import Piece
 from fluidjax.eager.sequences.points import Point

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -119,7 +120,8 @@ class _Making:
             raise Other
         later = Later(body, passed, self._between)
         numbers = [None if s.__class__ is int else self._numbers.get(id(s)) for s in call.sources]
-        outer = [(k, s, body.reads[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
+        specs: list[Any] = [*body.reads]
+        outer = [(k, s, specs[k]) for k, s in enumerate(call.sources) if numbers[k] is None]
         outer.sort(key=lambda each: each[1].__class__ is not int)
         ones, gradients = self._gradients(later)
         leaves, given = self._leaves(later.leaves)
@@ -143,7 +145,7 @@ class _Making:
         return Step(
             body=body, numbers=numbers, outer=outer, root=later.root, visit=later.visit, ones=ones, leaves=leaves,
             given=given, gradients=list(gradients), updated=self._updated, cleared=cleared,
-            call=call, replay=self._replay, frame=frame, ahead=ahead, parts=self.parts,
+            call=weakref.ref(call), replay=weakref.ref(self._replay), frame=frame, ahead=ahead, parts=self.parts,
             ops=later.ops, between=later.between, zeros=later.zeros(), wanted=wanted, looked=looked,
             found=[] if cleared else [*gradients.values()],
         )  # fmt: skip

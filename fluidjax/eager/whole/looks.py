@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from fluidjax.base.flags import FLAGS
-from fluidjax.eager.recorded.alive import array_of, referenced
+from fluidjax.eager.recorded.alive import referenced
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.repeated.passes import Known
 from fluidjax.eager.sequences.packs import taken
 from fluidjax.eager.sequences.points import Point
-from fluidjax.eager.values import Value
+from fluidjax.eager.values import Value, array_of
 from fluidjax.eager.whole.steps import MISSES, Repeated
 from lowering.engine.interrupts import uninterrupted
 

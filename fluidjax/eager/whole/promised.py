@@ -26,7 +26,7 @@ from fluidjax.eager.variables.varbase import VarBase
 from fluidjax.eager.whole.ahead import Ahead, missed, run_ahead
 from fluidjax.eager.whole.resumed import CALL, PASS, UPDATE, record
 from fluidjax.eager.whole.running import Running
-from fluidjax.eager.whole.standing import Held, PromisedNode
+from fluidjax.eager.whole.stand_ins import Held, PromisedNode
 from fluidjax.eager.whole.steps import HELD, Step
 from fluidjax.eager.whole.together import Together
 from fluidjax.framework.guards import default_main_program

@@ -12,15 +12,14 @@ from functools import partial
 from itertools import starmap
 from typing import Any
 
-from fluidjax.eager.recorded.alive import array_of
 from fluidjax.eager.recorded.pending import LIMIT, Recorder, recorder
 from fluidjax.eager.sequences.packs import Piece, taken
-from fluidjax.eager.values import Value
+from fluidjax.eager.values import Value, array_of
 from fluidjax.eager.whole.ahead import Ahead
 from fluidjax.eager.whole.fed import Fed
 from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.resumed import CALL, UPDATE
-from fluidjax.eager.whole.standing import Held
+from fluidjax.eager.whole.stand_ins import Held
 from lowering.engine.interrupts import uninterrupted
 
 

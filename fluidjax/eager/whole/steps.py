@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fluidjax.eager.kernels import Kernel
-from fluidjax.eager.recorded.alive import to_device
 from fluidjax.eager.recorded.demands import is_below
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.repeated.bodies import Body
+from fluidjax.eager.repeated.passes import Visit
 from fluidjax.eager.repeated.replay import Replay
-from fluidjax.eager.values import Spec, Value
+from fluidjax.eager.values import Spec, Value, to_device
 from fluidjax.eager.whole.frames import Frame
 from fluidjax.eager.whole.together import Together
 
@@ -61,6 +62,7 @@ class Op(NamedTuple):
     limits: tuple[tuple[int, int], ...]
 
 
+@dataclass(eq=False)
 class Step:
     """What is known of a step.
 
@@ -91,48 +93,56 @@ class Step:
         looked: those that had been looked at when it was made, and after how many ops (see ``looks``).
     """
 
-    def __init__(self, **parts: Any) -> None:
-        self.body: Body = parts["body"]
-        self.numbers: list[int | None] = parts["numbers"]
-        self.outer: list[tuple[int, Any, Spec]] = parts["outer"]
-        self.root, self.visit, self.ones = parts["root"], parts["visit"], parts["ones"]
-        self.leaves: list[Any] = parts["leaves"]
-        self.given: list[tuple[int, int, Spec]] = parts["given"]
-        self.gradients: list[Any] = parts["gradients"]
-        self.updated: list[Any] = parts["updated"]
-        self.cleared: bool = parts["cleared"]
-        self.call: weakref.ref[Repeated] = weakref.ref(parts["call"])
-        self.replay: weakref.ref[Replay] = weakref.ref(parts["replay"])
-        self.frame: Frame = parts["frame"]
-        self.ops: list[Op] = parts["ops"]
-        self.between: list[tuple[int, int, Spec]] = parts["between"]
-        self.zeros: frozenset[int] = parts["zeros"]
-        self.found: list[int] = parts["found"]
-        self.ahead: Frame | None = parts["ahead"]
-        self.ran_ahead = self.missed = 0
-        self.in_vain = False
-        self.wanted: frozenset[int] = parts["wanted"]
-        self.looked: Mapping[int, int] = parts["looked"]
-        self.cleared_last: tuple[list[Any], list[Any]] = [], []
-        self._given = [source for _, source, _ in self.outer if source.__class__ is int]
-        self.fixed = [source for _, source, _ in self.outer if source.__class__ is not int]
+    body: Body
+    numbers: list[int | None]
+    outer: list[tuple[int, Any, Spec]]
+    root: int
+    visit: Visit
+    ones: Value
+    ops: list[Op]
+    between: list[tuple[int, int, Spec]]
+    zeros: frozenset[int]
+    leaves: list[Any]
+    given: list[tuple[int, int, Spec]]
+    gradients: list[Any]
+    updated: list[Any]
+    cleared: bool
+    call: weakref.ref[Repeated]
+    replay: weakref.ref[Replay]
+    frame: Frame
+    ahead: Frame | None
+    found: list[int]
+    parts: tuple[Any, Any, list[int]]
+    wanted: frozenset[int]
+    looked: Mapping[int, int]
+    ran_ahead: int = 0
+    missed: int = 0
+    in_vain: bool = False
+    cleared_last: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
+
+    def __post_init__(self) -> None:
+        self.held: list[Any] = []
+        self._among: set[Value] = set()  # the values that are held
         self._mark: Any = None  # of the variables kept together that were found to be its own
-        self.held: list[Any] = []  # what these held when they were looked at last
-        self._among: set[Value] = set()  # these values
+        self._given = [source for _, source, _ in self.outer if source.__class__ is int]
         outside = [each for each in self.outer if each[1].__class__ is not int]
-        self._specs = [spec for _, _, spec in outside]  # of these that are no arguments
+        self.fixed = [source for _, source, _ in outside]
+        self._specs = [spec for _, _, spec in outside]
         self._flows = [self.body.flows[k] for k, _, _ in outside]
-        place = {k: n for n, (k, _, _) in enumerate(self.outer)}
-        self._limits = [(place[k], high) for k, high in self.body.limits]
-        self.pulled = [place.get(k, -1) for k in self.body.leaves]  # -1 for those of the update
-        results = [self.body.results[k] for k in self.body.fresh]
-        placed = [place is not None for _, place in self.body.outputs[: len(results)]]
+        place: dict[int | None, int] = {k: n for n, (k, _, _) in enumerate(self.outer)}
+        self._begin_call(place)
+
+    def _begin_call(self, place: Mapping[int | None, int]) -> None:
+        """What the call takes and gives, by the places of its variables among the outer ones."""
+        body = self.body
+        self._limits = [(place[k], high) for k, high in body.limits]
+        self.pulled = [place.get(k, -1) for k in body.leaves]
+        self.drawn = [n for n, k in enumerate(body.leaves) if k is None]
+        reads = [k for which, k in self.visit.reads if which == "i" and k in place]
+        self.read = [place[k] for k in reads if place[k] < len(self._given)]
+        results = [body.results[k] for k in body.fresh]
+        placed = [place is not None for _, place in body.outputs[: len(results)]]
         self.fresh = [(r.code, r.spec, p, r.stop_gradient, r.naming) for r, p in zip(results, placed, strict=True)]
-        self.drawn = [n for n, k in enumerate(self.body.leaves) if k is None]
-        self.read = [
-            place[k] for which, k in self.visit.reads if which == "i" and k in place and place[k] < len(self._given)
-        ]
-        self.parts: tuple[Any, Any, list[int]] = parts["parts"]
 
     def flows_alike(self) -> bool:
         """Whether gradients flow to the updated variables as they did: none has been stopped since."""

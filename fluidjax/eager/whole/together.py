@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fluidjax.eager.recorded.kept import Member
+from fluidjax.eager.recorded.groups import Member
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.sequences.packs import is_whole, taken
 from fluidjax.eager.values import Spec, Value, cleared
@@ -19,7 +19,7 @@ from fluidjax.eager.whole.frames import Layout, Slot
 class Together:
     """The values of the variables, in the form in which the step's block takes them (see ``frames``).
 
-    Each variable holds a member (see ``kept``) in place of a value. As soon as anybody wants the value of one, all of
+    Each variable holds a member (see ``groups``) in place of a value. As soon as anybody wants the value of one, all of
     them stand for values of their own.
 
     Args:

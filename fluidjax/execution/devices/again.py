@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fluidjax.execution.feeding.feed import Handed
 from fluidjax.execution.runs.prepared import Prepared
-from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.compiled_form import Compiled
 from fluidjax.execution.steps.form import form
 from lowering.engine.parallel.staged import Sum
 from lowering.errors import Need

@@ -21,17 +21,17 @@ import numpy as np
 from fluidjax.base.flags import FLAGS
 from fluidjax.base.places import Place
 from fluidjax.base.scope import Scope
-from fluidjax.base.values import LoDTensor
+from fluidjax.execution.devices.dry import fetched_of_none
 from fluidjax.execution.devices.processes import processes
 from fluidjax.execution.devices.repeated import Last, RunPrepared
 from fluidjax.execution.devices.shares import Feed, all_results, fed_or_held, form_of_share, shares
 from fluidjax.execution.devices.staged import Staged
 from fluidjax.execution.devices.written import Alone, Evenly, Unevenly, Written, forms_of
-from fluidjax.execution.feeding.feed_checks import checked
 from fluidjax.execution.preparing import prepared
 from fluidjax.execution.runs import mode
 from fluidjax.execution.runs.asked import preparing_flags
-from fluidjax.execution.scopes.state import NothingToFetch, gather_values
+from fluidjax.execution.runs.prepared import Prepared
+from fluidjax.execution.scopes.state import gather_values
 from fluidjax.execution.scopes.writer import make, write_back, write_fed
 from fluidjax.execution.steps.mesh import Spread, Unspreadable
 from fluidjax.framework import Program, program_view
@@ -80,7 +80,7 @@ class SeveralDevices:
         dry: bool = False,
         iterations: int = 1,
     ):
-        self.dry = dry
+        self._dry = dry
         self.unfetched = range(iterations - 1)  # the steps of a run before its last one
         self.scope = scope
         self._physical = tuple(physical)
@@ -142,13 +142,13 @@ class SeveralDevices:
             return_numpy, merge: in which form they are returned.
             fetch_list: the user's, where a run like this one may come next.
         """
-        if self.dry:
-            return self.nothing(self.shares(feed), fetches, return_numpy, merge=merge)
+        if self._dry:
+            return fetched_of_none(program_view(self.program), self.shares(feed), fetches, return_numpy, merge=merge)
         written, shares, fed = self.begin(feed, together=_by_op())
         try:
             if isinstance(written, Staged):
                 found = self._staged(written, shares, fetches, place, return_numpy, merge=merge)
-                self._note(place, fetch_list, fetches, (), None, merge=merge)
+                self._note(place, fetch_list, fetches, merge=merge)
                 return found
             names = written.fetches(fetches)
             made = prepared(self.program, tuple(fed), names, device.platform, written)
@@ -166,9 +166,17 @@ class SeveralDevices:
         write_fed(self.scope, written.fed_state(shares), place)
         return all_results(fetches, parts, return_numpy, merge=merge)
 
-    def _note(self, place: Place, fetch_list: Any, *asked: Any, merge: bool) -> None:
-        """Let a run that asks for the same be recognised, if it may come."""
-        fetches, names, made = asked
+    def _note(
+        self,
+        place: Place,
+        fetch_list: Any,
+        fetches: tuple[str, ...],
+        names: tuple[str, ...] = (),
+        made: Prepared | None = None,
+        *,
+        merge: bool,
+    ) -> None:
+        """Let a run that asks for the same be recognised, if it may come; see ``Last``."""
         if self._evenly is not None and type(fetch_list) is list:
             flags, items = preparing_flags(), tuple(fetch_list)
             self._last = Last(self._evenly, place, flags, items, merge, fetches, names, made)
@@ -215,19 +223,6 @@ class SeveralDevices:
         return [
             {name: fed_or_held(part, held, name) for name in names} for part, held in zip(parts, stays, strict=True)
         ]
-
-    def nothing(self, parts: Sequence[Feed], fetches: Sequence[str], return_numpy: bool, *, merge: bool) -> list[Any]:
-        """What a dry run fetches: None or empty tensors, or of each device nothing.
-
-        Raises what ``feed.checked`` does for a share, and NothingToFetch for names that the program does not declare.
-        """
-        declared = program_view(self.program).blocks[0].vars
-        for name, value in (item for part in parts for item in part.items()):
-            checked(declared[name], np.asarray(value), ragged=isinstance(value, LoDTensor) and bool(value.lod()))
-        for name in fetches:
-            if name not in declared:
-                raise NothingToFetch(name, declared)
-        return [([] if not merge else None if return_numpy else LoDTensor()) for _ in fetches]
 
     @property
     def trains(self) -> bool:

@@ -42,7 +42,7 @@ class Written:
         self.spread = spread
 
     def feed(self, parts: Sequence[Feed]) -> Feed:
-        """The program's feed. Raises what ``feed.checked`` does for a share."""
+        """The program's feed. Raises what ``feed_checks.checked`` does for a share."""
         if self.spread is not None:
             for name in parts[0].keys() & self._program.own:
                 checked(self._declared[name], np.asarray(parts[0][name]))

@@ -18,7 +18,7 @@ from fluidjax.base.values import Resident
 from fluidjax.execution.lasting.standing import Standing
 from fluidjax.execution.rooms.families import Family
 from fluidjax.execution.steps.buffers import Buffers
-from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.compiled_form import Compiled
 from fluidjax.execution.steps.mesh import on_one_device
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fluidjax.base.dispatch import returns_when_done
 from fluidjax.base.values import LoDTensor
-from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.compiled_form import Compiled
 from fluidjax.execution.steps.in_place import MOST, room
 from fluidjax.execution.steps.kept_parts import taken
 from fluidjax.execution.steps.seeds import next_seed

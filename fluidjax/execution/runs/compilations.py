@@ -13,11 +13,12 @@ from fluidjax.execution.lasting.resident import ResidentState
 from fluidjax.execution.rooms.recompilations import Recompilations
 from fluidjax.execution.rooms.tiers import Tiers, clock
 from fluidjax.execution.steps.buffers import NOTHING
-from fluidjax.execution.steps.compiled import CompiledOps, Step, still_valid, unprepared
+from fluidjax.execution.steps.compiled import CompiledOps, still_valid, unprepared
+from fluidjax.execution.steps.compiled_form import Returned
 from fluidjax.execution.steps.spreading import Spreading
 from lowering.engine.plan import Segment
 from lowering.program import ProgramView
-from lowering.wide.widen import widened
+from lowering.wide.spare import spare_room
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ class Compilations:
         state: a reference to the state that the last run left, if any of its tensors is still held.
         causes: what forced the compilations.
         capacities: the size of each loop's buffers; enlarging one discards what was compiled.
-        widened: indices of the ops that ``lowering.wide.widen`` names.
-        wide: whether other ``sequence_pad`` ops, too, may make more room than they need.
-        growing: whether loops may leave room in what they make longer.
+        spare: what may still have more room than it needs.
         tiers: how much room batches of changing sizes get.
     """
 
@@ -70,11 +69,7 @@ class Compilations:
         self.state: Callable[[], ResidentState | None] = _no_state
         self.causes = Recompilations(job.program)
         self.capacities: dict[str, int] = {}
-        self.widened = widened(job.program, job.fetches)
-        self.wide = any(
-            op.type == "sequence_pad" and int(op.attrs.get("padded_length", -1)) < 0 for op in job.program.blocks[0].ops
-        )
-        self.growing = job.spread is None
+        self.spare = spare_room(job.program, job.fetches, growing=job.spread is None)
         self.tiers = Tiers(beside=job.beside, clock=clock(job.platform))
         self._job = job
         self._kept = Kept(job.program)
@@ -134,9 +129,7 @@ class Compilations:
                 platform=self._job.platform,
                 capacities=self.capacities,
                 kept=self._kept,
-                widened=self.widened,
-                wide=self.wide,
-                growing=self.growing,
+                spare=self.spare,
                 fixed=len(kept),
                 checked=self._job.checked,
                 starts=starts,
@@ -151,7 +144,7 @@ class Compilations:
         values: list[Any],
         seed: Any,
         first: Callable[[Executable], None] = unprepared,
-    ) -> Step:
+    ) -> Returned:
         """Run compiled ops (see ``CompiledOps.__call__``), and note whether that compiled something."""
         before = compiled.traces
         step = compiled(replaced, values, seed, first)

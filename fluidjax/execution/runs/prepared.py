@@ -1,12 +1,17 @@
 """A program made ready for one fetch list: the single entry to every kind of run.
 
 ============  ==================================================================================================
-settled.py    runs like the last one: compiled, the state on the device, nothing to look up
-whole.py      all ops as one jitted step; gathers the state and lets runs settle
-segmented.py  jitted steps between ops that work on the host
+settled       runs like the last one: compiled, the state on the device, nothing to look up
+whole         all ops as one jitted step; gathers the state and lets runs settle
+segmented     jitted steps between ops that work on the host
 interpreted   op by op
-retry.py      what an attempt lacked, and what is done about it; so the choice between whole and segmented runs
+retry         what an attempt lacked, and what is done about it; so the choice between whole and segmented runs
+compilations  the compiled forms of all of these, and what forced them
+beside        what later runs learn from one: its time, and what to compile meanwhile
 ============  ==================================================================================================
+
+``asked`` finds what was prepared for the same request, ``mode`` says whether runs go op by op, and ``outside`` is what
+ops that work on the host may know of their run.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from fluidjax.execution.runs.segmented import SegmentedRuns
 from fluidjax.execution.runs.settled import SettledRuns
 from fluidjax.execution.runs.whole import WholeRuns
 from fluidjax.execution.scopes.state import NothingToFetch, private_copy
-from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.compiled_form import Compiled
 from fluidjax.execution.steps.mesh import Unspreadable
 from fluidjax.execution.steps.spreading import Spreading
 from fluidjax.framework import Program

@@ -61,7 +61,7 @@ class Attempts:
         self._outside: set[int] = set()
         self.exact = False
         self.plan = self._make_plan(())
-        ranks = self.plan.ranks or bool(compilations.widened) or compilations.wide
+        ranks = self.plan.ranks or bool(compilations.spare.widened) or compilations.spare.wide
         rows = least_rows(job.program)
         even = job.spread is None and not any(op.type == "while" for op in job.program.blocks[0].ops)
         self._feeder = Feeder(
@@ -196,11 +196,11 @@ class Attempts:
         """Make the next attempt use the exact sizes of the dims in which an op refused room."""
         if any(isinstance(label, Carried) for label in needed.labels):
             self._compilations.causes.blame(needed, "what a loop makes longer is compiled for every length")
-            self._compilations.growing = False
+            self._compilations.spare = self._compilations.spare._replace(growing=False)
         elif self._feeder.refuse(needed.labels):
             self._compilations.causes.blame(needed, "every size of what it reads is compiled")
         if any(not isinstance(label, int | Carried) for label in needed.labels):
-            self._compilations.wide = False
+            self._compilations.spare = self._compilations.spare._replace(wide=False)
         self._compilations.clear()
 
     def _provide(self, needed: NeedsConcrete, feed: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ from fluidjax.execution.runs.compilations import Compilations, Job
 from fluidjax.execution.runs.retry import Attempts
 from fluidjax.execution.scopes.state import checked_fetches
 from fluidjax.execution.scopes.writer import drop
-from fluidjax.execution.steps.compiled import Compiled
+from fluidjax.execution.steps.compiled_form import Compiled
 from fluidjax.execution.steps.form import form
 from lowering.engine.interrupts import uninterrupted
 from lowering.errors import Need

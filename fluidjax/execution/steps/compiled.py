@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from jaxlib.xla_client import ArrayImpl
 
 from fluidjax.execution.executables import background, draws
 from fluidjax.execution.executables.allocator import give_back_freed_memory
@@ -20,83 +19,30 @@ from fluidjax.execution.executables.waiting import compiling
 from fluidjax.execution.rooms.tiers import clock
 from fluidjax.execution.steps.abreast import abreast
 from fluidjax.execution.steps.buffers import NOTHING, Buffers, Unpackable
+from fluidjax.execution.steps.compiled_form import Compiled, Returned
 from fluidjax.execution.steps.drawn import drawn, numbers_of
 from fluidjax.execution.steps.equal import proven
-from fluidjax.execution.steps.form import PLAIN, form, given, split_static
+from fluidjax.execution.steps.form import PLAIN, form, given, shape_of, split_static
 from fluidjax.execution.steps.guard import Checks, holding
-from fluidjax.execution.steps.kept_parts import Part, apart, taken
+from fluidjax.execution.steps.kept_parts import Part, apart
 from fluidjax.execution.steps.spreading import Spreading
 from fluidjax.execution.steps.traceable import Changes, NeedsInputs, Traceable, Traced
 from lowering.engine.either import NeedsOneForm
 from lowering.engine.expected import Expected, check_expected, of_any_form
 from lowering.engine.plan import Segment
 from lowering.engine.run import number_of
-from lowering.errors import InvalidArgumentError, Need
+from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.registry import get_op
 from lowering.values import data_of
+from lowering.wide.spare import NO_ROOM, SpareRoom
 
 # From this many seconds of compiling on, returning the memory that it freed takes a negligible hundredth.
 _LONG = 0.25
 
 
-def _shape_of(value: Any) -> Any:
-    """The shape and dtype that a device array is compiled for; the array itself may be overwritten meanwhile."""
-    if type(value) is not ArrayImpl:
-        return value
-    sharding = value.sharding if value.committed else None
-    return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding, weak_type=value.weak_type)
-
-
-class Step(NamedTuple):
-    """What a step returns: ``results``, which buffers overflowed, and the error of a fault it found."""
-
-    results: tuple[Any, ...]
-    overflows: Mapping[str, Any]
-    failure: InvalidArgumentError | None
-
-
 def unprepared(executable: Executable) -> None:
     """Nothing to do before the first run."""
-
-
-class Compiled(NamedTuple):
-    """Ops compiled for values of one form; the values are checked on the host or by the step.
-
-    ``executable.call(replaced, self.given(values), seed)`` returns (the arrays of the results, overflow flags, what the
-    checks found). By ``deque.extend(map(executable.call, ...))`` it overwrites ``replaced`` and appends what it leaves,
-    with nothing between: signal handlers run between two of the interpreter's own instructions only, and ``extend`` is
-    one. ``numbers`` are those of the names that the ops draw into (see ``drawn``), ``parts`` those that the step takes
-    beside the state (see ``kept_parts``).
-    """
-
-    executable: Executable
-    traced: Traced
-    checks: Checks | None = None
-    numbers: tuple[Any, ...] = ()
-    parts: tuple[Part, ...] = ()
-
-    def results(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The results: arrays, LoDArrays ..."""
-        structure = self.traced.structure
-        return tuple(arrays) if structure is None else jax.tree_util.tree_unflatten(structure, arrays)
-
-    def given(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """What ``executable.call`` is given for the values."""
-        return (*self.executable.arrived(given(values)), *self.numbers, *taken(self.parts, values))
-
-    def before(self, values: Sequence[Any]) -> None:
-        """Raise what can be known before the step: InvalidArgumentError for faults; NeedsExact or NeedsSizes where rows
-        to be paired differ in number, or a dim is too short.
-        """
-        if self.traced.expected:
-            check_expected(self.traced.expected, values)
-        if self.checks is not None:
-            self.checks.before(values)
-
-    def after(self, left: Any) -> InvalidArgumentError | None:
-        """The error that the step itself found, in which case it left what it replaces unchanged."""
-        return None if self.checks is None else self.checks.after(left)
 
 
 class CompiledOps:
@@ -111,7 +57,7 @@ class CompiledOps:
         replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them. The
             call donates them, unless there may be an overflow to flag, or one of them comes out in another shape.
         capacities: see ``lowering.Runner``; shared with the caller, who doubles what overflowed.
-        widened, wide, growing: see ``lowering.Runner``.
+        spare: see ``lowering.Runner``.
         fixed: how many inputs, the first ones, are the program's state.
         kept: finds what other processes compiled.
         checked: whether ops' demands on their numbers are checked.
@@ -138,9 +84,7 @@ class CompiledOps:
         platform: str,
         capacities: Mapping[str, int],
         kept: Kept,
-        widened: frozenset[int] = frozenset(),
-        wide: bool = False,
-        growing: bool = False,
+        spare: SpareRoom = NO_ROOM,
         fixed: int = 0,
         checked: bool = False,
         starts: Sequence[str] = (),
@@ -148,9 +92,19 @@ class CompiledOps:
     ):
         self.inputs = tuple(inputs)
         self._work = Traceable(
-            program, ops, self.inputs, tuple(outputs), tuple(replaced), buffers, platform, capacities, widened, wide,
-            growing, tuple(starts), *((number_of, drawn(program, ops)) if spread is None else (spread.draws,)),
-        )  # fmt: skip
+            program,
+            ops,
+            self.inputs,
+            tuple(outputs),
+            replaced=tuple(replaced),
+            buffers=buffers,
+            platform=platform,
+            capacities=capacities,
+            spare=spare,
+            starts=tuple(starts),
+            number=number_of if spread is None else spread.draws,
+            drawn=drawn(program, ops) if spread is None else (),
+        )
         self._donate = True
         self._kept = kept
         self._fixed = fixed
@@ -172,7 +126,7 @@ class CompiledOps:
         values: Sequence[Any],
         seed: Any,
         first: Callable[[Executable], None] = unprepared,
-    ) -> Step:
+    ) -> Returned:
         """Run the ops; ``first`` is informed of code that never ran before it does.
 
         Raises:
@@ -197,7 +151,7 @@ class CompiledOps:
             compiled.traced.ran = True
             compiled.executable.settle()
         overflows = dict(zip(compiled.traced.flags, flags, strict=True)) if flags else {}
-        return Step(compiled.results(arrays), overflows, compiled.after(left))
+        return Returned(compiled.results(arrays), overflows, compiled.after(left))
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -220,7 +174,7 @@ class CompiledOps:
         It may be called beside runs, and raises whatever a run would raise.
         """
         key = form([*replaced, *values])
-        shapes, values = tuple(map(_shape_of, replaced)), [*map(_shape_of, values)]
+        shapes, values = tuple(map(shape_of, replaced)), [*map(shape_of, values)]
         beside = copy.copy(self)
         beside._expected, beside.traces = {}, 0
         beside.used, beside.uneven = {}, {}
@@ -276,7 +230,7 @@ class CompiledOps:
         """Everything but the program that a trace depends on."""
         work = self._work
         names = self.indices, work.inputs, work.outputs, work.replaced, work.starts, self.awaited
-        rooms = sorted(work.widened), work.wide, work.growing
+        rooms = sorted(work.spare.widened), work.spare.wide, work.spare.growing
         options = work.buffers, self._donate, work.platform, self._fixed, self._checked, *rooms
         return names, options, key, self._seen_on_host(values), sorted(work.capacities.items())
 

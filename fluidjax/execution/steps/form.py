@@ -58,3 +58,11 @@ def _form(value: Any) -> Hashable:
 def given(values: Sequence[Any]) -> tuple[Any, ...]:
     """What jit is given for the values."""
     return tuple([v if type(v) in PLAIN else split_static(v)[0] for v in values])
+
+
+def shape_of(value: Any) -> Any:
+    """The shape and dtype that a device array is compiled for; the array itself may be overwritten meanwhile."""
+    if type(value) is not ArrayImpl:
+        return value
+    sharding = value.sharding if value.committed else None
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding, weak_type=value.weak_type)

@@ -22,6 +22,7 @@ from lowering.errors import Need
 from lowering.program import OpView, ProgramView
 from lowering.sizes.counts import plain
 from lowering.wide.calls import check_left
+from lowering.wide.spare import NO_ROOM, SpareRoom
 
 
 class NeedsInputs(Exception):
@@ -62,7 +63,7 @@ class Traced:
         structure: how the results are built from arrays; None: they are arrays.
         flags: the names of the overflow flags.
         watch: the checks to perform.
-        expected: see ``lowering.engine.align``.
+        expected: see ``lowering.engine.expected``.
         used, uneven: see ``lowering.Runner``.
         equal: while it is traced, the numbers that passed as one, as it leaves them, for each such number.
         ran: whether the compiled form has run.
@@ -93,7 +94,7 @@ class Traceable:
         inputs: names of what the ops read.
         outputs: names of the results; one that the ops did not write is returned as None.
         replaced: names of plain arrays that the ops read and write; passed and returned as ``buffers`` joins them.
-        platform, capacities, widened, wide, growing, number: see ``lowering.Runner``.
+        platform, capacities, spare, number: see ``lowering.Runner``.
         drawn: the names whose numbers are the last of the values that the function takes; none: they are constants.
         starts: variables that the first run finds in another form, or not at all. The inputs ``BEFORE`` + name hold
             what it finds, and ``FIRST`` says whether this is it.
@@ -107,9 +108,7 @@ class Traceable:
     buffers: Buffers = NOTHING
     platform: str = "cpu"
     capacities: Mapping[str, int] = field(default_factory=dict)
-    widened: frozenset[int] = frozenset()
-    wide: bool = False
-    growing: bool = False
+    spare: SpareRoom = NO_ROOM
     starts: tuple[str, ...] = ()
     number: Callable[[str], Any] = number_of
     drawn: tuple[str, ...] = ()
@@ -172,9 +171,7 @@ class Traceable:
             key=None if seed is None else jax.random.wrap_key_data(seed, impl="threefry2x32"),
             platform=self.platform,
             capacities=self.capacities,
-            widened=self.widened,
-            wide=self.wide,
-            growing=self.growing,
+            spare=self.spare,
             watch=watch,
         )
         runner.unsettled = bool(self.starts)

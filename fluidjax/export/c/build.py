@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fluidjax.base.errors import explain
-from fluidjax.export.c.source import Port
+from fluidjax.export.c.ports import Port
 from fluidjax.export.function import ExportError
 
 Fetched = tuple[np.ndarray, list[list[int]]]  # a fetched array, and its sequence lengths by level

@@ -173,6 +173,21 @@ def _checked(
     train: bool,
 ) -> bytes:
     """The executable, once its results match the Executor's; ExportError otherwise."""
+    steps = STEPS if train else 1
+    executable, found = _compiled(source, drawn, steps)
+    expected = executed(program, function, parameters, drawn, steps)
+    given = {name: feed.value(len(feed.rows)) for name, feed in drawn.items()}
+    judge = Exact(function, parameters, given, SEED)
+    moved = executed(program, function, _shaken(parameters), drawn, steps) if train else expected
+    for step, (got, want, near) in enumerate(zip(found, expected, moved, strict=True)):
+        for output in function.fetches:
+            allowed = max(TOLERANCE, MOVES * difference(near[output][0], want[output][0]))
+            _compare(judge, step, output, got[output], want[output], allowed)
+    return executable
+
+
+def _compiled(source: Source, drawn: Mapping[str, Feed], steps: int) -> tuple[bytes, list[dict[str, Fetched]]]:
+    """The executable, and what it computes in each step."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / f"{STEM}.c").write_text(source.text)
@@ -181,30 +196,25 @@ def _checked(
         save_inputs(folder, source.inputs, {n: (f.rows, list(f.lengths)) for n, f in drawn.items()})
         outputs = folder / "outputs"
         outputs.mkdir()
-        steps = STEPS if train else 1
         run_c(folder / STEM, folder, outputs, "--steps", str(steps), "--seed", str(SEED))
         found = [load_outputs(outputs, source.outputs, f".{step}") for step in range(steps)]
-        executable = (folder / STEM).read_bytes()
-    expected = executed(program, function, parameters, drawn, steps)
-    given = {name: feed.value(len(feed.rows)) for name, feed in drawn.items()}
-    judge = Exact(function, parameters, given, SEED)
-    moved = executed(program, function, _shaken(parameters), drawn, steps) if train else expected
-    for step, (got, want, near) in enumerate(zip(found, expected, moved, strict=True)):
-        for output in function.fetches:
-            allowed = max(TOLERANCE, MOVES * difference(near[output][0], want[output][0]))
-            array, lengths = as_executed(got[output], want[output])
-            apart = difference(array, want[output][0])
-            apart = apart if apart <= allowed else min(apart, judge.distance(step, output, got[output][0], allowed))
-            if lengths != want[output][1] or not apart <= allowed:
-                raise ExportError(
-                    explain(
-                        f"the C program computes another {output!r} than the Executor (step {step})",
-                        f"a relative difference of at most {allowed:.0e}, {str(want[output][0].ravel()[:4])}",
-                        f"{apart:.1e}, {str(array.ravel()[:4])}",
-                        "report this; --no-check writes the C file unchecked",
-                    )
-                )
-    return executable
+        return (folder / STEM).read_bytes(), found
+
+
+def _compare(judge: Exact, step: int, output: str, found: Fetched, expected: Fetched, allowed: float) -> None:
+    """Raise ExportError if an output of a step is further from the Executor's, and from float64's, than is allowed."""
+    array, lengths = as_executed(found, expected)
+    apart = difference(array, expected[0])
+    apart = apart if apart <= allowed else min(apart, judge.distance(step, output, found[0], allowed))
+    if lengths != expected[1] or not apart <= allowed:
+        raise ExportError(
+            explain(
+                f"the C program computes another {output!r} than the Executor (step {step})",
+                f"a relative difference of at most {allowed:.0e}, {str(expected[0].ravel()[:4])}",
+                f"{apart:.1e}, {str(array.ravel()[:4])}",
+                "report this; --no-check writes the C file unchecked",
+            )
+        )
 
 
 def executed(

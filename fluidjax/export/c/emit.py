@@ -215,7 +215,7 @@ class Emitter:
     def _addresses(self) -> tuple[dict[Value, str], int, list[tuple[str, np.ndarray]]]:
         rooms: dict[Value, Room] = {}
         last = self.lifetimes.now + 1
-        pinned = {self._owner(v) for v in self._ends() if not v.scalar}
+        pinned = dict.fromkeys(self._owner(v) for v in self._ends() if not v.scalar)  # in the order of the ports
         for value, begin in self.lifetimes.begin.items():
             self._extend(rooms, value, begin, self.lifetimes.end.get(value, begin))
         for call in self.calls:

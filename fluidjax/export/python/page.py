@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -73,35 +73,59 @@ def write(function: JaxFunction, parameters: Mapping[str, Any], feeds: Mapping[s
     body = graph_of(closed, "")
     _check(function, body)
     inputs = iter(body.inputs)
-    known: dict[Value, Expr] = {}
-    weights: dict[str, np.ndarray] = {}
-    for n, tree in held.items():
-        for path, leaf in tree_flatten_with_path(tree)[0]:
-            value = next(inputs)
-            value.name = n
-            if _reads(body, value):
-                weights[n + keystr(path)] = np.asarray(leaf)
-                known[value] = Expr(f"p[{quoted(n + keystr(path))}]", ATOM, value.shape)
-    arguments, opening, names = [], [], Names()
-    for n, tree in sorted(order.items()):
-        word = names.new(n)
-        leaves = [_word(word, keystr(path)) for path, _ in tree_flatten_with_path(tree)[0]]
-        values = [next(inputs) for _ in leaves]
-        for leaf, value in zip(leaves, values, strict=True):
-            value.name = value.name or n
-            known[value] = Expr(leaf, ATOM, value.shape)
-        arguments.append((n, word, tree, leaves))
-        if len(leaves) > 1:
-            opening.append(f"{', '.join(leaves)} = {word}")
+    weights, known = _weights(held, inputs, body)
+    arguments, given = _arguments(order, inputs)
     key = next(inputs)
-    known[key] = Expr("key", ATOM, key.shape)
-    arguments.sort(key=lambda item: function.feeds.index(item[0]))
+    known |= {**given, key: Expr("key", ATOM, key.shape)}
+    opening = [f"{', '.join(a.leaves)} = {a.word}" for a in arguments if len(a.leaves) > 1]
+    arguments.sort(key=lambda argument: function.feeds.index(argument.name))
     opening += _symbols(order, arguments)
-    taken = [leaf for *_, leaves in arguments for leaf in leaves] + [line.partition(" = ")[0] for line in opening]
+    taken = [leaf for a in arguments for leaf in a.leaves] + [line.partition(" = ")[0] for line in opening]
     module = Module(body, known, lambda node: op_of(function, node), taken)
     weights.update(module.constants)
-    text = _text(name, function, arguments, opening, module, shapes, _reads(body, key), _wide(body))
-    return Written(text, weights, [[keystr(p) for p, _ in tree_flatten_with_path(s)[0]] for s in shapes])
+    page = Page(name, function.fetches, arguments, opening, module, shapes, random=_reads(body, key), wide=_wide(body))
+    return Written(page.text(), weights, [[keystr(p) for p, _ in tree_flatten_with_path(s)[0]] for s in shapes])
+
+
+class Argument(NamedTuple):
+    """An input of the module: its variable, its parameter, its value or form, and the name of each of its arrays."""
+
+    name: str
+    word: str
+    tree: Any
+    leaves: list[str]
+
+
+def _weights(
+    held: Mapping[str, Any], inputs: Iterator[Value], body: Body
+) -> tuple[dict[str, np.ndarray], dict[Value, Expr]]:
+    """The parameters that the body reads, and what each is in the module's text."""
+    weights: dict[str, np.ndarray] = {}
+    known: dict[Value, Expr] = {}
+    for name, tree in held.items():
+        for path, leaf in tree_flatten_with_path(tree)[0]:
+            value = next(inputs)
+            value.name = name
+            if _reads(body, value):
+                weights[name + keystr(path)] = np.asarray(leaf)
+                known[value] = Expr(f"p[{quoted(name + keystr(path))}]", ATOM, value.shape)
+    return weights, known
+
+
+def _arguments(order: Mapping[str, Any], inputs: Iterator[Value]) -> tuple[list[Argument], dict[Value, Expr]]:
+    """The inputs by name, and what each of their arrays is in the module's text."""
+    arguments: list[Argument] = []
+    known: dict[Value, Expr] = {}
+    names = Names()
+    for name, tree in sorted(order.items()):
+        word = names.new(name)
+        leaves = [_word(word, keystr(path)) for path, _ in tree_flatten_with_path(tree)[0]]
+        for leaf in leaves:
+            value = next(inputs)
+            value.name = value.name or name
+            known[value] = Expr(leaf, ATOM, value.shape)
+        arguments.append(Argument(name, word, tree, leaves))
+    return arguments, known
 
 
 def _reads(body: Body, value: Value) -> bool:
@@ -135,7 +159,7 @@ def _word(name: str, path: str) -> str:
     return {".data": name, ".nrows": f"{name}_rows"}.get(path, identifier(f"{name}_{path}") if path else name)
 
 
-def _symbols(order: Mapping[str, Any], arguments: Sequence[tuple[str, str, Any, list[str]]]) -> list[str]:
+def _symbols(order: Mapping[str, Any], arguments: Sequence[Argument]) -> list[str]:
     """``batch = x.shape[0]`` for each symbol; of one that stands for a part of a size, that it is whole."""
     found: dict[str, str] = {}
     checks: list[str] = []
@@ -152,49 +176,85 @@ def _symbols(order: Mapping[str, Any], arguments: Sequence[tuple[str, str, Any, 
     return [*found.values(), *checks]
 
 
-def _text(
-    name: str,
-    function: JaxFunction,
-    arguments: Sequence[tuple[str, str, Any, list[str]]],
-    opening: list[str],
-    module: Module,
-    shapes: Any,
-    random: bool,
-    wide: bool,
-) -> str:
-    said = [f'"""{_plain(name)}: a Fluid program as JAX, written by fluidjax.', "", "Inputs:"]
-    said += [f"    {word}: {_form(tree)}" for _, word, tree, _ in arguments]
-    said += ["", "Outputs:", *(f"    {_plain(n)}: {_form(s)}" for n, s in zip(function.fetches, shapes, strict=True))]
-    said += ["", 'The parameters are in weights.npz, under Fluid\'s names: predict(load(), ...)."""', ""]
-    head = ["from pathlib import Path", "", "import jax", "import jax.numpy as jnp", "import numpy as np"]
-    lines = [line for helper in module.helpers.values() for line in ["", "", *helper.text()]]
-    steps = [line for text in opening for line in lines_of(text, 4)] + module.lines()
-    if random:
-        steps.insert(0, "    key = jax.random.key_data(key)")
-    outputs, at = [], 0
-    for shape in shapes:
-        count = len(tree_leaves(shape))
-        words = module.outputs[at : at + count]
-        outputs.append(words[0] if count == 1 else f"({', '.join(words)})")
-        at += count
-    signature = ", ".join(["p", *(word for _, word, *_ in arguments), *(["key"] if random else [])])
-    unused = [line for line in opening if " = " in line and line.split(" = ")[0].isidentifier()]
-    body = "\n".join([*steps, *outputs, *lines])
-    for line in unused:
-        symbol = re.compile(rf"\b{line.split(' = ')[0]}\b")
-        if not any(symbol.search(other) for other in [*(s for s in steps if s.strip() != line), *outputs]):
-            steps.remove(f"    {line}")
-    head += ["from jax import lax"] if "lax." in body.replace("jax.", "") else []
-    if wide:
-        head += ["", 'jax.config.update("jax_enable_x64", True)  # whole numbers are 64 bits wide, as Fluid\'s']
-    ragged = _RAGGED.splitlines() if any(len(leaves) > 1 for *_, leaves in arguments) else []
-    for _, word, tree, leaves in arguments:
-        if len(leaves) > 1:
-            sizes = [int(level.shape[0]) - 1 for level in tree.lod]
-            ragged += ["", f"# {word}: ragged(rows, *lengths, capacity={tree.data.shape[0]}, sequences={sizes})"]
-    main = ["", "", f"def predict({signature}):", '    """The outputs, in order."""', *steps]
-    main += lines_of(f"return {', '.join(outputs)}", 4)
-    return "\n".join([*said, *head, *_LOAD.splitlines(), *ragged, *lines, *main]) + "\n"
+@dataclass
+class Page:
+    """All that the module's text says.
+
+    Attributes:
+        name: the model's.
+        fetches: the outputs' names, and ``shapes`` their forms.
+        arguments: the inputs, as the function takes them.
+        opening: the lines that take them apart, and name their sizes.
+        module: the function's lines, and the helpers that it calls.
+        random: whether it takes a key.
+        wide: whether it needs 64-bit types.
+    """
+
+    name: str
+    fetches: Sequence[str]
+    arguments: Sequence[Argument]
+    opening: list[str]
+    module: Module
+    shapes: Any
+    random: bool
+    wide: bool
+
+    def text(self) -> str:
+        """The module."""
+        outputs = self._outputs()
+        steps = self._steps(outputs)
+        helpers = [line for helper in self.module.helpers.values() for line in ["", "", *helper.text()]]
+        signature = ", ".join(["p", *(a.word for a in self.arguments), *(["key"] if self.random else [])])
+        main = ["", "", f"def predict({signature}):", '    """The outputs, in order."""', *steps]
+        main += lines_of(f"return {', '.join(outputs)}", 4)
+        head = self._head("\n".join([*steps, *outputs, *helpers]))
+        return "\n".join([*self._said(), *head, *_LOAD.splitlines(), *self._ragged(), *helpers, *main]) + "\n"
+
+    def _said(self) -> list[str]:
+        """The docstring."""
+        said = [f'"""{_plain(self.name)}: a Fluid program as JAX, written by fluidjax.', "", "Inputs:"]
+        said += [f"    {a.word}: {_form(a.tree)}" for a in self.arguments]
+        each = zip(self.fetches, self.shapes, strict=True)
+        said += ["", "Outputs:", *(f"    {_plain(n)}: {_form(s)}" for n, s in each)]
+        return [*said, "", 'The parameters are in weights.npz, under Fluid\'s names: predict(load(), ...)."""', ""]
+
+    def _head(self, body: str) -> list[str]:
+        head = ["from pathlib import Path", "", "import jax", "import jax.numpy as jnp", "import numpy as np"]
+        head += ["from jax import lax"] if "lax." in body.replace("jax.", "") else []
+        if self.wide:
+            head += ["", 'jax.config.update("jax_enable_x64", True)  # whole numbers are 64 bits wide, as Fluid\'s']
+        return head
+
+    def _outputs(self) -> list[str]:
+        """What the function returns for each output."""
+        outputs, left = [], iter(self.module.outputs)
+        for shape in self.shapes:
+            words = [next(left) for _ in tree_leaves(shape)]
+            outputs.append(words[0] if len(words) == 1 else f"({', '.join(words)})")
+        return outputs
+
+    def _steps(self, outputs: Sequence[str]) -> list[str]:
+        """The function's lines, without those that name a size which no other line reads."""
+        steps = [line for text in self.opening for line in lines_of(text, 4)] + self.module.lines()
+        if self.random:
+            steps.insert(0, "    key = jax.random.key_data(key)")
+        for line in self.opening:
+            word = line.partition(" = ")[0]
+            if word == line or not word.isidentifier():
+                continue
+            symbol = re.compile(rf"\b{word}\b")
+            if not any(symbol.search(other) for other in [*(s for s in steps if s.strip() != line), *outputs]):
+                steps.remove(f"    {line}")
+        return steps
+
+    def _ragged(self) -> list[str]:
+        """How ragged inputs are made, if there are any."""
+        found = [a for a in self.arguments if len(a.leaves) > 1]
+        lines = _RAGGED.splitlines() if found else []
+        for a in found:
+            sizes = [int(level.shape[0]) - 1 for level in a.tree.lod]
+            lines += ["", f"# {a.word}: ragged(rows, *lengths, capacity={a.tree.data.shape[0]}, sequences={sizes})"]
+        return lines
 
 
 _LOAD = '''

@@ -14,7 +14,7 @@ from fluidjax.eager.sequences.points import Point
 from fluidjax.eager.values import Spec, Value
 
 
-class Kept:
+class Group:
     """The values of such variables.
 
     Attributes:
@@ -41,7 +41,7 @@ class Kept:
         # An interrupt, which arrives at calls, comes before all of this or after it.
         recorder.leaves += self.values
         recorder.outputs |= outputs
-        recorder.kept += (self,)
+        recorder.groups += (self,)
         recorder.point = end
         self.codes, self.serial, self.left = codes, recorder.serial, self.values
 
@@ -63,7 +63,7 @@ class Kept:
 
 
 class Member:
-    """What a variable of a group holds: of one that is ``Kept``, or of a whole step (see ``together``).
+    """What a variable of a group holds: a ``Group``'s, or a whole step's (see ``together``).
 
     Attributes:
         group: the group.

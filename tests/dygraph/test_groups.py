@@ -13,7 +13,7 @@ import pytest
 import fluidjax as fluid
 from fluidjax import layers
 from fluidjax.base.errors import EnforceNotMet
-from fluidjax.eager.recorded.kept import Member
+from fluidjax.eager.recorded.groups import Member
 from fluidjax.eager.recorded.pending import recorder
 from fluidjax.eager.sequences import blocks
 
