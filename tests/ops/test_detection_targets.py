@@ -161,6 +161,11 @@ def test_region_quota():
     np.testing.assert_array_equal(labels.reshape(-1), [3, 0])
 
 
+def test_where_no_region_is_sampled_the_columns_are_those_of_the_classes():
+    found = label_regions(is_cascade_rcnn=True, fg_thresh=2.0, bg_thresh_hi=0.0)
+    assert [v.shape for v in found] == [(0, 4), (0, 1), (0, 16), (0, 16), (0, 16)]
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_polygon_mask_of_a_rectangle(turned):
     corners = np.array([[2, 1], [7, 1], [7, 4], [2, 4]], np.float64)

@@ -69,6 +69,18 @@ def test_the_gradient_of_mish_is_that_of_its_softplus():
     np.testing.assert_allclose(found, t + x * (1 - t * t) * (1 - np.exp(-softplus)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("threshold", [0.0, -20.0])
+def test_mish_has_a_threshold_only_if_it_is_positive(threshold):
+    x = np.array([2.0, -2.0, 0.3, 800.0])
+    with np.errstate(over="ignore"):
+        softplus = np.array([*np.log1p(np.exp(x[:3])), 800])
+    t = np.tanh(softplus)
+    (out,) = call("mish", x, threshold=threshold)
+    np.testing.assert_allclose(out, x * t, rtol=1e-6)
+    (found,) = call("mish_grad", x, np.ones(4), threshold=threshold)
+    np.testing.assert_allclose(found, t + x * (1 - t * t) * (1 - np.exp(-softplus)), rtol=1e-6)
+
+
 @pytest.mark.parametrize(("offset", "wanted"), [(2, [2 + 15, 6 + 19, 10 + 23]), (-1, [12, 16, 20])])
 def test_the_offset_of_a_trace_is_along_the_later_dim(offset, wanted):
     x = np.arange(24, dtype=F).reshape(2, 3, 4)

@@ -55,7 +55,7 @@ def _spread(values: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
     wide = np.zeros((len(labels), classes, 4), values.dtype)
     rows = np.flatnonzero(labels > 0)
     wide[rows, labels[rows]] = values[rows]
-    return wide.reshape(len(labels), -1)
+    return wide.reshape(len(labels), 4 * classes)
 
 
 @op(out=_OUTPUTS, diff="", lod=None, kind="host", moves="late", infer=_infer)

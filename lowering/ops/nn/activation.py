@@ -268,13 +268,14 @@ def _(x, d_out, *, threshold):
 
 
 def _mish_softplus(x, threshold):
+    threshold = threshold if threshold > 0 else float("inf")
     small = jnp.exp(at_most(x, threshold))
     return jnp.where(x > threshold, x, jnp.where(x < -threshold, small, jnp.log1p(small)))
 
 
 @op(rows=WISE)
 def mish(x, *, threshold: float = 20.0):
-    """Out = X * tanh(softplus(X)), softplus linear above threshold and exp below -threshold."""
+    """Out = X * tanh(softplus(X)), softplus linear above a positive threshold and exp below -threshold."""
     return x * jnp.tanh(_mish_softplus(x, threshold))
 
 
