@@ -13,6 +13,7 @@ from fluidjax.legacy import (
     package_names,
     protobuf_stubs,
     pyarrow_serialization,
+    python_arguments,
     python_names,
     unittest_numbers,
     wider_numbers,
@@ -22,6 +23,7 @@ from fluidjax.legacy import (
 def install() -> None:
     """Install everything, without warnings, leaving existing names alone. Idempotent."""
     python_names.install()
+    python_arguments.install()
     numpy_names.install()
     numpy_arguments.install()
     numpy_arrays.install()

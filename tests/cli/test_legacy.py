@@ -14,7 +14,7 @@ from fluidjax.legacy import later, package_names, protobuf_stubs, pyarrow_serial
 from tests.cli.test_run import ROOT, run
 
 OLD_TIMES = """
-import base64, collections, fractions, inspect, math, threading, time
+import base64, collections, fractions, inspect, io, json, math, random, threading, time
 import xml.etree.cElementTree as ElementTree
 from collections import Iterable, Mapping
 import numpy as np
@@ -26,6 +26,16 @@ assert time.clock() <= time.clock() and fractions.gcd(12, 18) == 6
 assert base64.decodestring(base64.encodestring(b'x')) == b'x'
 assert inspect.getargspec(lambda a, b=1: 0) == (['a', 'b'], None, None, (1,))
 assert not threading.Thread().isAlive() and ElementTree.fromstring('<a/>').tag == 'a'
+assert json.loads('[1]', encoding='utf8') == json.load(io.StringIO('[1]'), encoding='utf-8') == json.loads(b'[1]')
+assert json.loads('[1.5]', parse_float=str) == ['1.5']
+random.seed(3)
+drawn = random.sample({1, 2, 3}, 2), random.sample({4: 'a'}.keys(), 1), random.sample([1, 2, 3], k=2, counts=[1, 1, 1])
+assert drawn == ([1, 3], [4], [3, 2]), drawn
+shuffled = [1, 2, 3, 4]
+random.shuffle(shuffled, lambda: 0.5)
+assert shuffled == [1, 4, 2, 3], shuffled
+random.shuffle(shuffled)
+assert random.Random(5).sample(frozenset([7]), 1) == [7] and sorted(shuffled) == [1, 2, 3, 4]
 
 # unittest, which compares numbers of NumPy and Python as doubles
 import unittest
