@@ -92,7 +92,7 @@ WIDE = [
         {"use_peepholes": False, "is_reverse": True, "proj_activation": "identity"},
         "bare",
     ),
-    # Sequences without rows beside first states, where Paddle 1.8.5 multiplies states with the gates of others.
+    # Sequences without rows beside first states, where Paddle 1.8.5's gradients of Weight and H0 are wrong.
     Case(
         "lstmp",
         {
