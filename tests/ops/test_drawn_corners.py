@@ -81,6 +81,15 @@ def test_mish_has_a_threshold_only_if_it_is_positive(threshold):
     np.testing.assert_allclose(found, t + x * (1 - t * t) * (1 - np.exp(-softplus)), rtol=1e-6)
 
 
+def test_the_shape_of_a_grid_is_the_attribute_before_the_tensor():
+    theta, sides = np.ones((2, 2, 3), F), np.array([2, 3, 4, 5], np.int32)
+    for attribute, wanted in (([2, 3, 6, 7], (2, 6, 7, 2)), ([], (2, 4, 5, 2))):
+        (grid,) = call("affine_grid", theta, sides, output_shape_=attribute)
+        assert grid.shape == wanted
+        (d_theta,) = call("affine_grid_grad", np.ones(wanted, F), sides, output_shape_=attribute, align_corners=True)
+        assert d_theta.shape == theta.shape and d_theta[0, 0, 2] == wanted[1] * wanted[2]
+
+
 @pytest.mark.parametrize(("offset", "wanted"), [(2, [2 + 15, 6 + 19, 10 + 23]), (-1, [12, 16, 20])])
 def test_the_offset_of_a_trace_is_along_the_later_dim(offset, wanted):
     x = np.arange(24, dtype=F).reshape(2, 3, 4)

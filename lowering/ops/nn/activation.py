@@ -268,9 +268,8 @@ def _(x, d_out, *, threshold):
 
 
 def _mish_softplus(x, threshold):
-    threshold = threshold if threshold > 0 else float("inf")
-    small = jnp.exp(at_most(x, threshold))
-    return jnp.where(x > threshold, x, jnp.where(x < -threshold, small, jnp.log1p(small)))
+    small = jnp.exp(at_most(x, limit := threshold if threshold > 0 else np.inf))
+    return jnp.where(x > limit, x, jnp.where(x < -limit, small, jnp.log1p(small)))
 
 
 @op(rows=WISE)

@@ -112,7 +112,7 @@ def _(x, grid):
 def _base_grid(output_shape, output_shape_tensor, dtype, align_corners):
     """Homogeneous positions (x, y, 1) [H, W, 3], or (x, y, z, 1), over [-1, 1]; of centres without align_corners."""
     shape = output_shape
-    if output_shape_tensor is not None:
+    if output_shape_tensor is not None and not shape:  # the attribute, where it is given, goes before the tensor
         shape = [int(v) for v in concrete(output_shape_tensor, "OutputShape").reshape(-1)]
     shrink = lambda n: 1 if align_corners else (n - 1) / n  # noqa: E731
     span = lambda n: jnp.linspace(-1, 1, n, dtype=dtype) * shrink(n) if n > 1 else jnp.full(1, -1, dtype)  # noqa: E731
