@@ -19,8 +19,8 @@ from pathlib import Path
 _LOWER = 10
 # Nanoseconds of work that tell a thread which works from one that woke up, and before which no kernel is compiled.
 _ENOUGH, _EARLY = 3_000_000, 20_000_000
-# Seconds from one look at the threads to the next, at first; later that part of the time that has passed. An XLA whose
-# thread is never found (that of jax 0.12) would be looked at so often for as long as it compiles.
+# Seconds from one look at the threads to the next, at first; later that part of the time that has passed. Where no
+# thread only emits (jax 0.12), they would be looked at so often for as long as the first program compiles.
 _LOOK, _PART = 0.005, 0.1
 _OTHERS = "llvm-worker", "tf_"
 
