@@ -62,6 +62,22 @@ class _Looks:
         return self.left[0]
 
 
+def test_threads_that_are_not_told_apart_are_looked_at_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look takes half a millisecond, of the processor that compiles."""
+    passed: list[float] = []
+
+    class Done:
+        def wait(self, seconds: float) -> bool:
+            passed.append(seconds)
+            return sum(passed) > 20
+
+    monkeypatch.setattr(emitting, "_found", threading.Event())
+    monkeypatch.setattr(emitting, "_worked", lambda: {1: 10**9, 2: 10**9})
+    emitting._watch({}, cast(threading.Event, Done()))
+    assert passed[:10] == [emitting._LOOK] * 10
+    assert len(passed) < 100
+
+
 _EMITS, _COMPILES, _MS = 1, 2, 1_000_000
 _ALONE, _BOTH, _LAST = (
     {_EMITS: 8 * _MS},

@@ -19,7 +19,9 @@ from pathlib import Path
 _LOWER = 10
 # Nanoseconds of work that tell a thread which works from one that woke up, and before which no kernel is compiled.
 _ENOUGH, _EARLY = 3_000_000, 20_000_000
-_LOOK = 0.005  # seconds from one look at the threads to the next
+# Seconds from one look at the threads to the next, at first; later that part of the time that has passed. Where no
+# thread only emits (jax 0.12), they would be looked at so often for as long as the first program compiles.
+_LOOK, _PART = 0.005, 0.1
 _OTHERS = "llvm-worker", "tf_"
 
 _found = threading.Event()
@@ -46,9 +48,10 @@ def emitting_last() -> Iterator[None]:
 
 
 def _watch(before: dict[int, int], done: threading.Event) -> None:
-    emitting, over = None, False
+    emitting, over, passed = None, False, 0.0
     while not over and not _found.is_set():
-        over = done.wait(_LOOK)
+        pause = max(_LOOK, _PART * passed)
+        over, passed = done.wait(pause), passed + pause
         work = {thread: spent - before.get(thread, 0) for thread, spent in _worked().items()}
         made = any(work[thread] >= _ENOUGH for thread in work.keys() - before.keys())
         emitting = emitting or _first({t: w for t, w in work.items() if t in before}, late=made)
