@@ -64,8 +64,9 @@ TORCH = (
 def found_python(variable: str, default: str | None, module: str) -> str | None:
     """A Python that can import a module, if there is one: that of an environment variable, or a default."""
     for candidate in (os.environ.get(variable), default):
-        if candidate and subprocess.run([candidate, "-c", f"import {module}"], capture_output=True).returncode == 0:
-            return candidate
+        python = candidate and shutil.which(candidate)
+        if python and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+            return python
     return None
 
 

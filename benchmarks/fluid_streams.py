@@ -4,23 +4,23 @@ from benchmarks import data
 
 BATCHES = 300
 SENTENCES = 200
-VOCABULARY, TAGS = 20000, 57
+WORDS, TAGS, UNITS = 20940, 57, 128
 ITEMS, CATEGORIES = 5000, 100
 
 
 def lac_tagger(fluid):
-    """The lexical analysis of jieba: two bidirectional GRUs and a CRF, one sentence after the other."""
+    """jieba's lexical analysis in its sizes: two bidirectional GRUs and a CRF, one sentence after the other."""
     layers = fluid.layers
-    rows = fluid.embedding(fluid.data("words", [None, 1], "int64", lod_level=1), [VOCABULARY, 128])
-    rows = layers.reshape(rows, [-1, 128])
+    rows = fluid.embedding(fluid.data("words", [None, 1], "int64", lod_level=1), [WORDS, UNITS])
+    rows = layers.reshape(rows, [-1, UNITS])
     for _ in range(2):
-        ways = [layers.dynamic_gru(layers.fc(rows, 3 * 256), 256, is_reverse=way) for way in (False, True)]
+        ways = [layers.dynamic_gru(layers.fc(rows, 3 * UNITS), UNITS, is_reverse=way) for way in (False, True)]
         rows = layers.concat(ways, axis=1)
     emission = layers.fc(rows, TAGS)
     layers.create_parameter([TAGS + 2, TAGS], "float32", name="crf")
     path = layers.crf_decoding(emission, fluid.ParamAttr(name="crf"))
     place = fluid.CPUPlace()
-    words = data.lines(SENTENCES, VOCABULARY)
+    words = data.lines(SENTENCES, WORDS)
     return path, [{"words": fluid.create_lod_tensor(w[:, None], [[len(w)]], place)} for w in words]
 
 

@@ -16,11 +16,12 @@ def place(fluid):
 def measure(prepare, steps, windows=1, seconds=0.0):
     """Time ``prepare()``, which builds a model and returns a step function ``step(i)``, and its steps.
 
-    Returns a dict: ``first`` seconds from the start of building to the end of the first step, ``step`` median seconds
-    of a step after a tenth of them for warming up, ``first_cpu`` and ``cpu`` the same in CPU seconds of all threads,
-    ``total`` and ``total_cpu`` seconds of everything, ``peak`` MB of resident memory. ``longest`` is the longest step
-    after the first. With several ``windows``, for steps that are all alike, medians are those of the window of steps
-    that has the smallest: what else runs on the machine comes and goes.
+    Returns a dict: ``ready`` seconds of building, ``first`` seconds from the start of building to the end of the first
+    step, ``step`` median seconds of a step after a tenth of them for warming up, ``first_cpu`` and ``cpu`` the same in
+    CPU seconds of all threads, ``total`` and ``total_cpu`` seconds of everything, ``peak`` MB of resident memory.
+    ``longest`` is the longest step after the first, ``later`` the seconds of repeated steps. With several ``windows``,
+    for steps that are all alike, medians are those of the window of steps that has the smallest: what else runs on the
+    machine comes and goes.
 
     Steps that are not alike are repeated, all of them, until they took ``seconds`` of CPU time: then medians are those
     of the time through them that has the smallest, as what is compiled beside the first ones comes and goes as well.
@@ -28,15 +29,17 @@ def measure(prepare, steps, windows=1, seconds=0.0):
     """
     start, start_cpu = time.perf_counter(), time.process_time()
     step = prepare()
+    ready = time.perf_counter() - start
     step(0)
     first, first_cpu = time.perf_counter() - start, time.process_time() - start_cpu
     times, work = _timed(step, steps)
     total, total_cpu = time.perf_counter() - start, time.process_time() - start_cpu
     peak = _peak()
-    passes = [(times, work)]
+    end, passes = time.perf_counter(), [(times, work)]
     while time.process_time() - start_cpu < seconds and len(passes) < _AGAIN:
         passes.append(_timed(step, steps))
     return {
+        "ready": ready,
         "first": first,
         "first_cpu": first_cpu,
         "step": min(_median(t, windows) for t, _ in passes),
@@ -45,6 +48,7 @@ def measure(prepare, steps, windows=1, seconds=0.0):
         "total_cpu": total_cpu,
         "peak": peak,
         "longest": max(times),
+        "later": time.perf_counter() - end,
     }
 
 

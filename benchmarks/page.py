@@ -6,8 +6,9 @@ batches, which the page says; ``--rounds`` and ``--steps`` ask for more. Other w
 
 ``--parts streams growth`` measures these parts only: the numbers are kept in docs/performance/numbers.json, a part at a
 time, each with its own machine and day, and the page is written from all that are there. Without a part
-(``--parts``) nothing is measured. ``--short`` takes a few small things once and writes into build/performance: it
-shows that all of this works, not what it costs.
+(``--parts``) nothing is measured. ``--parts one --again mlp lenet`` measures these networks once more where other work
+showed in the numbers: of each number of each peer the best counts, and the page names them. ``--short`` takes a few
+small things once and writes into build/performance: it shows that all of this works, not what it costs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import fluid_models, fluid_sequences, growth, imports, plots, stream, tables
-from benchmarks.__main__ import compare, found_pythons
+from benchmarks.__main__ import best, compare, found_pythons
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build"
@@ -47,6 +48,13 @@ class Extent(NamedTuple):
     steps: int
     others: int | None
     sizes: int | None
+
+    def only(self, names: Iterable[str]) -> Extent:
+        """The same of these networks only."""
+        models, ragged, streams = (
+            tuple(n for n in of if n in names) for of in (self.models, self.ragged, self.streams)
+        )
+        return self._replace(models=models, ragged=ragged, streams=streams)
 
 
 ALL = Extent(tuple(fluid_models.MODELS), tuple(fluid_sequences.MODELS), tuple(stream.MODELS), 1, 100, None, None)
@@ -112,9 +120,37 @@ def measure(parts: Iterable[str], extent: Extent, kept: Path) -> None:
     for part in parts:
         made = {"rounds": extent.rounds, "steps": extent.steps, "peers": ["jax", *pythons]}
         found = {"machine": tables.machine(), **made, "results": dict(PARTS[part](extent, pythons))}
-        numbers = json.loads(kept.read_text()) if kept.exists() else {}
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({**numbers, part: found}, indent=1) + "\n")
+        keep(kept, part, found)
+
+
+def measure_again(parts: Iterable[str], names: Iterable[str], extent: Extent, kept: Path) -> None:
+    """Measure networks of parts once more; of each number that is kept and measured the best counts.
+
+    Raises ValueError where the kept numbers are of another machine or of other versions.
+    """
+    pythons = found_pythons()
+    for part in parts:
+        before = json.loads(kept.read_text())[part]
+        here = tables.machine()
+        if tables.without_load(here) != tables.without_load(before["machine"]):
+            raise ValueError(
+                f"numbers of {part} were measured on another machine: {before['machine']}\n  this one: {here}\n"
+                "  what to do: measure the whole part here, without --again"
+            )
+        results = before["results"]
+        for name, found in PARTS[part](extent.only(names), pythons):
+            results[name] = {
+                peer: best([numbers, results[name][peer]]) if peer in results[name] else numbers
+                for peer, numbers in (results[name] | found).items()
+            }
+        keep(kept, part, {**before, "again": sorted({*before.get("again", ()), *names})})
+
+
+def keep(kept: Path, part: str, found: dict[str, Any]) -> None:
+    """Write the numbers of a part beside those of the others."""
+    numbers = json.loads(kept.read_text()) if kept.exists() else {}
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps({**numbers, part: found}, indent=1) + "\n")
 
 
 def write(numbers: dict[str, Any], folder: Path) -> Path:
@@ -134,13 +170,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a few small things, into build/performance")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), help="what to measure, usually all")
+    parser.add_argument("--again", nargs="+", metavar="NETWORK", help="measure only these of the parts, once more")
     parser.add_argument("--rounds", type=int, default=ALL.rounds, help="how often each peer runs, once if not said")
     parser.add_argument("--steps", type=int, default=ALL.steps, help="of ragged networks, 100 if not said")
     arguments = parser.parse_args()
     folder = BUILD / "performance" if arguments.short else ROOT / "docs"
     extent = SHORT if arguments.short else ALL._replace(rounds=arguments.rounds, steps=arguments.steps)
     kept = folder / "performance" / "numbers.json"
-    measure(arguments.parts, extent, kept)
+    if arguments.again:
+        unknown = set(arguments.again).difference(extent.models, extent.ragged, extent.streams)
+        if unknown or not {"one", "all", "streams"}.issuperset(arguments.parts):
+            parser.error(f"--again takes networks of --parts one, all or streams; not {', '.join(unknown) or 'others'}")
+        measure_again(arguments.parts, arguments.again, extent, kept)
+    else:
+        measure(arguments.parts, extent, kept)
     print(f"written: {write(json.loads(kept.read_text()), folder)}")
 
 

@@ -6,6 +6,7 @@ import datetime
 import math
 import os
 import platform
+import re
 from typing import Any
 
 from benchmarks.growth import COLUMNS, KINDS, Kind
@@ -16,7 +17,7 @@ fluidjax is ahead. Ragged networks run {steps} batches, each of other lengths, a
 what is compiled beside the first of them is in their whole time, not in a step. The same networks are written for
 hand-written JAX, PyTorch (eager and compiled) and Paddle 1.8.5, as far as each was found: {peers}. First steps count
 from the start of building; warm ones find what an earlier process compiled. Paddle runs with its cached programs, its
-fastest way here.
+fastest way here.{again}
 """
 
 # (peer, our number, the peer's, the ratio wanted at most, what it is)
@@ -49,6 +50,11 @@ def machine() -> str:
     return (
         f"{model}, {os.cpu_count()} processors ({load}); {versions}, NumPy {numpy.__version__}; {datetime.date.today()}"
     )
+
+
+def without_load(machine: str) -> str:
+    """What ``machine`` says but for the load and the day."""
+    return re.sub(r" \([^()]*load[^()]*\)|; [-0-9]+$", "", machine)
 
 
 def _rows(heads: list[str], lines: list[list[str]]) -> str:
@@ -110,12 +116,14 @@ def missed(results: Results) -> str:
 
 def streams(results: Results) -> str:
     """Whole runs over batches that change their sizes."""
-    lines = [
-        [model.removeprefix("stream_"), peer, *(f"{r[k]:.2f}" for k in ("total", "total_cpu", "first", "longest"))]
-        for model, found in results.items()
-        for peer, r in found.items()
-    ]
-    return _rows(["stream", "run", "total s", "CPU s", "first step s", "longest later step s"], lines)
+
+    def line(model: str, peer: str, r: dict[str, float]) -> list[str]:
+        seconds = (r["total"], r["total"] - r["ready"], r["total_cpu"], r["first"], r["longest"])
+        return [model.removeprefix("stream_"), peer, *(f"{s:.2f}" for s in seconds)]
+
+    lines = [line(model, peer, r) for model, found in results.items() for peer, r in found.items()]
+    heads = ["stream", "run", "total s", "steps alone s", "total CPU s", "first step s", "longest later step s"]
+    return _rows(heads, lines)
 
 
 def imports(results: Results) -> str:
@@ -152,7 +160,9 @@ def _section(title: str, text: str, part: dict[str, Any], body: str) -> str:
 
 def _peers_text(part: dict[str, Any]) -> str:
     rounds = "once" if part["rounds"] == 1 else f"{part['rounds']} times"
-    return PEERS.format(peers=", ".join(part["peers"]), rounds=rounds, steps=part["steps"])
+    repeated = ", ".join(part.get("again", ()))
+    again = f"\n\nOther work showed in the numbers of these, measured once more: {repeated}." if repeated else ""
+    return PEERS.format(peers=", ".join(part["peers"]), rounds=rounds, steps=part["steps"], again=again)
 
 
 def page(numbers: dict[str, Any]) -> str:
@@ -170,7 +180,8 @@ def page(numbers: dict[str, Any]) -> str:
         text = f"Wall time. Ratios: {steps}."
         sections.append(_section("Steps on all processors", text, part, all_cores(part["results"])))
     if part := numbers.get("streams"):
-        text = "Whole runs from the start of building: the first process compiles, the second finds what it kept."
+        text = "Whole runs from the start of building: the first process compiles, the second finds what it kept.\n"
+        text += "Steps alone are those of all batches, the first included, without building and the startup program."
         sections.append(_section("Batches that change their sizes", text, part, streams(part["results"])))
     if part := numbers.get("growth"):
         text = "CPU time of all threads. Growth is the slope from the smallest to the largest size: 1 is linear."
