@@ -35,6 +35,8 @@ class Rewriting:
     def __init__(self, steps: Sequence[Step], gives: Sequence[int]) -> None:
         self._makers = {step.writes: step for step in steps}
         self._uses = Counter([*[read for step in steps for read in step.reads], *gives])
+        results = [step.reads[0] for step in steps if step.name == "reshape" and step.writes in gives]
+        self._within = self._uses - Counter([*gives, *results])
         found = [_RULES[step.name](self, step) if step.name in _RULES else step for step in steps]
         before, now = [{r for step in each for r in step.reads} for each in (steps, found)]
         gone = before - now - {*gives}
@@ -46,6 +48,10 @@ class Rewriting:
             return step
         fused, (left, right) = _FUSED[_shape(step).dtype.itemsize], step.reads
         sign = -1 if step.name == "sub" else 1
+        if (factors := self._part(left, step)) is not None:
+            return step._replace(function=lambda a, b, c: fused(a, np.reciprocal(b), sign * c), reads=(*factors, right))
+        if (factors := self._part(right, step)) is not None:
+            return step._replace(function=lambda a, b, c: fused(sign * a, np.reciprocal(b), c), reads=(*factors, left))
         if (factors := self._product(left)) is not None:
             return step._replace(function=lambda a, b, c: fused(a, b, sign * c), reads=(*factors, right))
         if (factors := self._product(right)) is not None:
@@ -127,6 +133,17 @@ class Rewriting:
         if step.name == "mul":
             return step.reads[0], step.reads[1]
         return (step.reads[0], step.reads[0]) if step.name == "square" else None
+
+    def _part(self, slot: int, of: Step) -> tuple[int, int] | None:
+        """The numbers and the constant of a quotient of a sum's size that nothing else reads but who wants results.
+
+        XLA multiplies by the inverse, for results once more: it takes no more memory than reading them. What is smaller
+        than the sum is not multiplied within it.
+        """
+        step = self._makers.get(slot)
+        if step is None or self._within[slot] > 1 or step.name != "div" or not step.eqn.literals[1]:
+            return None
+        return (step.reads[0], step.reads[1]) if _size(_shape(step)) == _size(_shape(of)) else None
 
     def _behind(self, slot: int) -> Step | None:
         """What makes a value, or the single number that it consists of."""

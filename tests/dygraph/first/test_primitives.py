@@ -213,6 +213,19 @@ def test_sums_of_products_are_rounded_once() -> None:
         agree(lambda x, y, z: [x * x + z, *(lambda p: (p, p + z))(x * y)], *args)  # a product that is a result too
 
 
+def test_sums_of_quotients_by_a_constant_are_rounded_once() -> None:
+    """XLA multiplies by the inverse; a quotient that is a result, reshaped or not, is made for it once more."""
+    x, z = pairs([0.1, -0.3, 1.7, 33.3, 1e-3, 7.7], "float32")
+    agree(lambda x, z: x / 40 + z, x, z)
+    agree(lambda x, z: z - x / 40, x, z)
+    agree(lambda x, z: [x / 40 - z, z / 3], x, z)
+    agree(lambda x, z: (lambda p: [p, p + z])(x / 40), x, z)
+    agree(lambda x, z: z[:, None] - (x / 40)[None], x, z)
+    agree(lambda x, z: (lambda p: [p.reshape(-1), p + 1e-5])(x[:, None] / 40), x, z)
+    agree(lambda x, z: (lambda p: [p, p.reshape(2, -1), z - p])(x / 40), x, z)
+    agree(lambda x, z: (lambda p: (p + z) * p)(x / 40), x, z)  # which is rounded, as two read it
+
+
 def test_reductions() -> None:
     x = np.array([[1, NAN, 3], [2, -5, INF]], "float32")
     agree(lambda x: [lax.reduce_max(x, (1,)), lax.reduce_min(x, (0,)), jnp.argmax(x, 1), jnp.argmin(x, 0)], x)
