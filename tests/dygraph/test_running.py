@@ -11,11 +11,11 @@ import pytest
 
 import fluidjax as fluid
 from fluidjax.eager.recorded.pending import recorder
-from fluidjax.eager.whole import fed, frames, running, standing, together
+from fluidjax.eager.whole import fed, frames, running, stand_ins, together
 from tests.dygraph.test_promised import Net
 
 dg = fluid.dygraph
-FILES = frozenset(module.__file__ for module in (fed, frames, running, standing, together))
+FILES = frozenset(module.__file__ for module in (fed, frames, running, stand_ins, together))
 LEARNING, PLACES, AFTER = 24, 25, 8  # there are fewer places
 Handler = Callable[[Any], None]
 
