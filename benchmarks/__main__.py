@@ -126,8 +126,8 @@ def cold_and_warm(command: list[str]) -> dict[str, float] | str:
 
 
 def best(results: list[dict[str, float]]) -> dict[str, float]:
-    """The smallest of each number."""
-    return {key: min(r[key] for r in results) for key in results[0]}
+    """The smallest of each number; one that older measurements lack counts as it is."""
+    return {key: min(r[key] for r in results if key in r) for key in results[0]}
 
 
 def compare(model: str, pythons: dict[str, str], repeat: int, limit: int | None) -> dict[str, dict[str, float]]:
