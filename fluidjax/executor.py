@@ -22,9 +22,8 @@ from fluidjax.dataset import FetchHandler as FetchHandler
 from fluidjax.execution import closing, fork, preparing
 from fluidjax.execution.devices.processes import join_for
 from fluidjax.execution.devices.shares import one_feed
-from fluidjax.execution.executables import largest
+from fluidjax.execution.executables import kept, largest, preload
 from fluidjax.execution.executables.allocator import keep_freed_memory
-from fluidjax.execution.executables.kept import use_cache
 from fluidjax.execution.feeding.carried import dtype_is_compatible_with as dtype_is_compatible_with
 from fluidjax.execution.feeding.carried import has_feed_operators as has_feed_operators
 from fluidjax.execution.feeding.carried import has_fetch_operators as has_fetch_operators
@@ -83,7 +82,7 @@ class Executor:
     def __init__(self, place: Place | None = None):
         self.place = checked_place(place)
         compute_in_the_calling_thread()
-        use_cache(flag("FLAGS_compilation_cache_dir"))
+        kept.use_cache(flag("FLAGS_compilation_cache_dir"))
         keep_freed_memory()
         self._closed = False
 
@@ -215,11 +214,13 @@ class Executor:
         return [[value] for value in values] if compiled and not return_merged else values
 
     def _begin(self, program: Any) -> None:
-        """Before the first run: join the processes named by the program, and select the device."""
+        """Before the first run: join the processes named by the program, select the device, and load what it needs."""
         inner = program._program if isinstance(program, CompiledProgram) else program
         if isinstance(inner, Program):
             join_for(program_view(inner))
-        _ = self._device
+        device = self._device
+        if flag("FLAGS_background_compilation"):
+            preload.begin(kept.store(), device)
 
     def _run_prepared(
         self,

@@ -19,7 +19,8 @@ _EFFECTIVE: dict[str, Any] = {
     _REPEATING: False,  # sums of a GPU in the same order in each run: see ``base/repeating.py``
     "FLAGS_cpu_deterministic": False,
     "FLAGS_selected_gpus": "",
-    "FLAGS_background_compilation": True,  # for batches of other sizes, beside the runs (not of seeded programs)
+    # Beside the runs: compiling for other sizes of batches (not of seeded programs), loading what a script took before.
+    "FLAGS_background_compilation": True,
     "FLAGS_paddle_num_threads": 1,
     "FLAGS_rpc_bind": "",  # the host that a server binds; '': that of its endpoint
     "FLAGS_rpc_deadline": 180000,  # milliseconds that a request to a parameter server may take

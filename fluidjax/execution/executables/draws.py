@@ -11,6 +11,7 @@ import jax
 
 from fluidjax.execution.executables import background, kept
 from fluidjax.execution.executables.executable import Executable
+from fluidjax.execution.executables.machine import machine
 from fluidjax.execution.executables.store import Store
 from lowering.draws.host_kernels import OPTIONS, Kernels, cheapest, traces
 
@@ -50,7 +51,7 @@ def _loaded(content: Any) -> Any:
 
 def _key() -> str:
     """They depend on no setting of jax: those of the thread that draws are not those of the thread that compiles."""
-    return hashlib.sha256(repr((kept.machine(), "draws")).encode()).hexdigest()
+    return hashlib.sha256(repr((machine(), "draws")).encode()).hexdigest()
 
 
 cheapest.left = found

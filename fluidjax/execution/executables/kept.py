@@ -14,26 +14,21 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
-import platform
-import zlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import jaxlib
 
-import lowering
-from fluidjax.execution.executables import background
+from fluidjax.execution.executables import background, preload
 from fluidjax.execution.executables.executable import Executable, default_device
+from fluidjax.execution.executables.machine import machine
 from fluidjax.execution.executables.renaming import Renaming
 from fluidjax.execution.executables.shared import Shared
 from fluidjax.execution.executables.store import Store
 from lowering.errors import Need
-from lowering.machine import processors
 from lowering.program import OpView, ProgramView
 from lowering.registry import OpDef, get_op
 
@@ -101,16 +96,14 @@ class Record:
         if found is not None:
             form, executable = found
             return self._outcome(form, [executable])
-        entry = None if self._store is None else self._store.get(self._lasting_key)
+        entry = None if self._store is None else preload.take(self._store, self._lasting_key)
         if entry is None:
             return None
         try:
-            form, contents = pickle.loads(zlib.decompress(entry))
-            executables = [Executable.loaded(content) for content in contents]
-            outcome = self._outcome(form, executables)
+            outcome = self._outcome(entry.form, entry.executables)
         except Exception:  # written by something else of the same name: reading it may raise anything
             return None
-        self._share(form, executables)
+        self._share(entry.form, entry.executables)
         return outcome
 
     def write(self, outcome: Any) -> None:
@@ -141,10 +134,11 @@ class Record:
 
     def _write(self, store: Store, form: bytes, executables: Sequence[Executable]) -> None:
         try:
-            entry = pickle.dumps((form, [executable.content() for executable in executables]))
+            entry = preload.written(form, executables)
         except _UNWRITABLE:
             return
-        store.put(self._lasting_key, zlib.compress(entry, 1))
+        if store.put(self._lasting_key, entry):
+            preload.left(store, self._lasting_key, len(entry))
 
     @property
     def _lasting_key(self) -> str:
@@ -247,47 +241,6 @@ class _Unpickler(pickle.Unpickler):
             return self._names.text(value)
         block, index = value
         return self._blocks[block].ops[index]
-
-
-# --- versions and machine -----------------------------------------------------------------------------------------
-
-
-@cache
-def machine() -> Hashable:
-    """The versions of what compiles, and the machine it compiles for, apart from the device."""
-    return (
-        tuple(_sources(Path(lowering.__file__).parent.parent)),
-        (jax.__version__, jaxlib.__version__, platform.python_version()),
-        (platform.machine(), tuple(_processor()), processors()),
-        tuple(sorted((n, v) for n, v in os.environ.items() if n in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))),
-    )
-
-
-def _sources(root: Path) -> list[tuple[str, int, int]]:
-    """Each source file with its size and time of change; reading them all takes longer than loading an executable."""
-    prefix, found, pending = str(root), [], [str(root / package) for package in _PACKAGES]
-    for folder in pending:
-        with os.scandir(folder) as files:
-            for file in files:
-                if file.name.endswith(".py"):
-                    stat = file.stat()
-                    found.append((file.path.removeprefix(prefix), stat.st_size, stat.st_mtime_ns))
-                elif "." not in file.name and file.name != "__pycache__" and file.is_dir():
-                    pending.append(file.path)
-    return sorted(found)
-
-
-def _processor() -> Iterator[str]:
-    """The first processor's name and abilities: machine code for another one may not run."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if not line.strip():
-                    break
-                if line.startswith(("vendor_id", "cpu family", "model", "flags", "Features", "CPU")):
-                    yield line
-    except OSError:
-        pass
 
 
 def _settings() -> Hashable:
