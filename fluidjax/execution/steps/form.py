@@ -49,7 +49,8 @@ def form(values: Sequence[Any]) -> Hashable:
 
 def _form(value: Any) -> Hashable:
     if type(value) is ArrayImpl:
-        return value.aval, value.sharding, value.committed
+        aval = value.aval  # jax 0.12 does not find that of a loaded executable equal to others like it
+        return aval.shape, aval.dtype, aval.weak_type, value.sharding, value.committed
     data, key, _ = split_static(value)
     leaves, structure = jax.tree_util.tree_flatten(data)
     return key, structure, tuple(_form(x) if type(x) is ArrayImpl else (np.shape(x), np.result_type(x)) for x in leaves)
