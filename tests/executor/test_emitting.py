@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import threading
 from typing import cast
@@ -39,9 +41,13 @@ def test_the_thread_that_works_first_is_found() -> None:
     assert emitting._first({}, late=True) is None
 
 
-def test_nothing_is_looked_for_where_the_system_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("one_emits", "system"), [(True, "darwin"), (False, "linux")])
+def test_nothing_is_looked_for_where_the_system_says_nothing_or_each_thread_emits(
+    monkeypatch: pytest.MonkeyPatch, one_emits: bool, system: str
+) -> None:
     monkeypatch.setattr(emitting, "_found", emitting.threading.Event())
-    monkeypatch.setattr(emitting.sys, "platform", "darwin")
+    monkeypatch.setattr(emitting.sys, "platform", system)
+    monkeypatch.setattr(emitting, "_ONE_EMITS", one_emits)
     monkeypatch.setattr(emitting, "_worked", lambda: pytest.fail("threads were looked at"))
     with emitting.emitting_last():
         pass
@@ -104,3 +110,27 @@ def test_it_is_set_back_as_soon_as_another_compiles(
     monkeypatch.setattr(emitting, "_set_back", lambda thread: found.append((thread, len(script.left))))
     emitting._watch(before, cast(threading.Event, script))
     assert found == [(_EMITS, left)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
+def test_a_thread_that_also_compiles_keeps_its_share() -> None:
+    """From the second program on such threads were there before, as the one that only emits is.
+
+    On one processor only one of them works at a time.
+    """
+    script = """
+import os
+import jax
+import jax.numpy as jnp
+from fluidjax.execution.executables.emitting import emitting_last
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+for rows in (30, 31, 32):
+    lowered = jax.jit(lambda x: [x := jnp.sin(x) @ x + i for i in range(20)]).lower(jnp.ones((rows, rows)))
+    with emitting_last():
+        lowered.compile()
+print(sorted(os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir("/proc/self/task")))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    lower = [priority for priority in json.loads(done.stdout) if priority > os.getpriority(os.PRIO_PROCESS, 0)]
+    assert len(lower) <= emitting._ONE_EMITS

@@ -1,9 +1,10 @@
 """XLA's thread that emits kernels gives way to those that compile them: what waits between them takes memory.
 
-On a CPU one thread of XLA, which does nothing else, optimises a program and emits its kernels; others compile them.
-Each kernel that waits holds an MLIR context of its own, more than a megabyte, and XLA keeps all contexts until the
-whole program is compiled; kernels that find one before them compiled take over its context. Emitting is the faster
-part: where both sides get the same share of a processor, more than half of the kernels wait.
+In jaxlib 0.10 one thread of XLA's CPU client, which does nothing else, optimises a program and emits its kernels;
+others compile them. Each kernel that waits holds an MLIR context of its own, more than a megabyte, and XLA keeps all
+contexts until the whole program is compiled; kernels that find one before them compiled take over its context. Emitting
+is the faster part: where both sides get the same share of a processor, more than half of the kernels wait. From jaxlib
+0.11 on each of XLA's threads emits and compiles: there is none to set back.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import jaxlib.version
+
 # A tenth of the others' share of a processor that both want, as long as the others want it.
 _LOWER = 10
 # Nanoseconds of work that tell a thread which works from one that woke up, and before which no kernel is compiled.
 _ENOUGH, _EARLY = 3_000_000, 20_000_000
-# Seconds from one look at the threads to the next, at first; later that part of the time that has passed. Where no
-# thread only emits (jax 0.12), they would be looked at so often for as long as the first program compiles.
+# Seconds from one look at the threads to the next, at first; later that part of the time that has passed. Where threads
+# are not told apart, they would be looked at so often for as long as the first program compiles.
 _LOOK, _PART = 0.005, 0.1
 _OTHERS = "llvm-worker", "tf_"
+_ONE_EMITS = jaxlib.version.__version_info__ < (0, 11)
 
 _found = threading.Event()
 
@@ -34,7 +38,7 @@ def emitting_last() -> Iterator[None]:
     XLA does not name the thread. It is the one that works first, while the caller waits. Where others work too, or the
     system does not say what threads do, nothing changes.
     """
-    if _found.is_set() or sys.platform != "linux":
+    if not _ONE_EMITS or _found.is_set() or sys.platform != "linux":
         yield
         return
     before, done = _worked(), threading.Event()
