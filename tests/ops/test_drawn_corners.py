@@ -11,6 +11,7 @@ import pytest
 import fluidjax as fluid
 from lowering import get_op
 from lowering.errors import OpError
+from lowering.program import PADDLE_2
 from lowering.values import LoDArray, SelectedRows
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -420,3 +421,54 @@ def test_what_a_yolo_head_must_have(wrong, message: str):
         x = fluid.data("x", [None, given.pop("channels"), 4, given.pop("width")])
         boxes, labels = fluid.data("boxes", [None, 6, 4]), fluid.data("labels", [None, 6], "int32")
         fluid.layers.yolov3_loss(x, boxes, labels, ignore_thresh=0.7, downsample_ratio=32, **given)
+
+
+def test_the_only_row_of_a_sequence_is_squeezed():
+    x = fluid.data("x", [None, 3, 2], "float32", lod_level=1)
+    x.stop_gradient = False
+    out = fluid.layers.squeeze(x, [0])
+    (gradient,) = fluid.gradients(fluid.layers.reduce_sum(out * out), [x])
+    rows = np.arange(6, dtype=F).reshape(1, 3, 2)
+    feed = {"x": fluid.create_lod_tensor(rows, [[0, 1, 0]], fluid.CPUPlace())}
+    found, slope = fluid.Executor().run(feed=feed, fetch_list=[out, gradient], return_numpy=False)
+    assert found.lod() == []
+    np.testing.assert_array_equal(found, rows[0])
+    np.testing.assert_array_equal(slope, 2 * rows)
+
+
+def test_the_norm_of_a_vector_is_a_number():
+    for shape, attrs, wanted in (
+        ([4], {}, ()),
+        ([4], {"keepdim": True}, (1,)),
+        ([4], {"asvector": True}, (1,)),
+        ([2, 2], {"axis": 0}, (2,)),
+    ):
+        (found,) = call("p_norm", np.ones(shape, F), **attrs)
+        assert found.shape == wanted, (shape, attrs)
+
+
+SEEN, ALL = np.array([True, False, True]), np.ones(3, bool)
+
+
+@pytest.mark.parametrize("type", ["logical_and", "logical_or", "logical_xor"])
+@pytest.mark.parametrize(("x", "y"), [((3,), (3, 1)), ((3, 1), (3,)), ((3, 1), (1, 3)), ((1, 3), (3, 1, 1))])
+def test_logic_goes_by_the_number_of_elements(type: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    """In Fluid; operands of Paddle 2 broadcast."""
+    compute = getattr(np, type)
+    old, new = SimpleNamespace(release=0), SimpleNamespace(release=PADDLE_2)
+    (found,) = call(type, SEEN.reshape(x), ALL.reshape(y), ctx=old)
+    np.testing.assert_array_equal(found, compute(SEEN, ALL).reshape(x))
+    (found,) = call(type, SEEN.reshape(x), ALL.reshape(y), ctx=new)
+    np.testing.assert_array_equal(found, compute(SEEN.reshape(x), ALL.reshape(y)))
+
+
+def test_logic_of_rows_has_the_shape_of_the_first():
+    x, y = (fluid.data(name, shape, "bool", lod_level=1) for name, shape in (("x", [None, 1]), ("y", [None])))
+    out = fluid.layers.logical_and(x, y)
+    assert out.shape == (-1, 1)
+    place = fluid.CPUPlace()
+    feed = {"x": SEEN.reshape(3, 1), "y": ALL}
+    feed = {name: fluid.create_lod_tensor(rows, [[1, 2]], place) for name, rows in feed.items()}
+    (found,) = fluid.Executor().run(feed=feed, fetch_list=[out], return_numpy=False)
+    assert found.lod() == [[0, 1, 3]]
+    np.testing.assert_array_equal(found, SEEN.reshape(3, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from lowering.dtypes import LOD_TENSOR
 from lowering.errors import OpError
@@ -32,11 +33,14 @@ def placed_pair(x: Shape, y: Shape, axis: int) -> tuple[Shape, Shape]:
     return _placed(x, len(y), axis), tuple(y)
 
 
-def infer_broadcast(dtype: int | None = None, *, as_x: bool = False) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
+def infer_broadcast(
+    dtype: int | None = None, *, as_x: bool = False, by_count: bool = False
+) -> Callable[[OpView, VarOf], dict[str, VarInfo]]:
     """Shape inference of ops on two broadcast operands; the result has ``dtype``, or X's.
 
     An unknown dim beside a known one above 1 must be that one; beside 1, or another unknown, it stays unknown.
-    With ``as_x``, what X does not know stays unknown: Fluid's comparisons declare X's shape.
+    With ``as_x``, what X does not know stays unknown: Fluid's comparisons declare X's shape. With ``by_count``, that is
+    the shape of the result where Y has as many elements.
     """
 
     def infer(op: OpView, var_of: VarOf) -> dict[str, VarInfo]:
@@ -45,13 +49,19 @@ def infer_broadcast(dtype: int | None = None, *, as_x: bool = False) -> Callable
         if len(operands) != 2:
             return {}
         x, y = operands
-        shape = _joined(op, x.shape, y.shape)
+        shape = x.shape if by_count and _as_many(x.shape, y.shape) else _joined(op, x.shape, y.shape)
         if as_x and len(shape) == len(x.shape):
             shape = tuple(-1 if d < 0 else joined for d, joined in zip(x.shape, shape, strict=True))
         info = VarInfo(shape, x.dtype if dtype is None else dtype, x.lod_level)
         return {name: info for name in op.outputs.get("Out", ()) if name != EMPTY}
 
     return infer
+
+
+def _as_many(x: Shape, y: Shape) -> bool:
+    """Whether shapes have equally many elements, as far as they are known."""
+    known = [sorted(n for n in shape if n != 1) for shape in (x, y)]
+    return known[0] == known[1] or (min((*x, *y), default=0) >= 0 and prod(x) == prod(y))
 
 
 def _joined(op: OpView, x: Shape, y: Shape) -> Shape:

@@ -11,6 +11,7 @@ from lowering import equality
 from lowering.dtypes import BOOL
 from lowering.ops.math.broadcast import infer_broadcast
 from lowering.ops.math.elementwise import aligned
+from lowering.program import PADDLE_2
 from lowering.registry import MASKED, WISE, op
 from lowering.values import Meta, is_concrete
 
@@ -77,22 +78,30 @@ def equal_reduce(x, y, *, axis: int = -1):
     return jnp.all(equality.equal(jnp, *aligned(x, y, axis))).reshape(1)
 
 
-@op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
-def logical_and(x, y):
+def _alike(x, y, ctx):
+    """Y, in X's shape if it has as many elements: Fluid goes by these alone. Since Paddle 2 the operands broadcast."""
+    return y.reshape(x.shape) if ctx.release < PADDLE_2 and x.shape != y.shape and x.size == y.size else y
+
+
+_logical = op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True, by_count=True))
+
+
+@_logical
+def logical_and(x, y, *, ctx):
     """Out = X and Y."""
-    return jnp.logical_and(x, y)
+    return jnp.logical_and(x, _alike(x, y, ctx))
 
 
-@op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
-def logical_or(x, y):
+@_logical
+def logical_or(x, y, *, ctx):
     """Out = X or Y."""
-    return jnp.logical_or(x, y)
+    return jnp.logical_or(x, _alike(x, y, ctx))
 
 
-@op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True))
-def logical_xor(x, y):
+@_logical
+def logical_xor(x, y, *, ctx):
     """Out = X xor Y."""
-    return jnp.logical_xor(x, y)
+    return jnp.logical_xor(x, _alike(x, y, ctx))
 
 
 @op(rows=WISE, fold=True, diff="")

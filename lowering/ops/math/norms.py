@@ -73,7 +73,7 @@ def p_norm(
 ):  # fmt: skip
     """Out = (sum of |X| ** porder over ``axis``) ** (1 / porder); porder 0 counts nonzeros, +-inf take extrema.
 
-    ``asvector`` treats X as a single vector.
+    ``asvector`` treats X as a single vector, whose norm has shape [1]; that of a vector without ``keepdim`` has none.
     """
     del epsilon
     axis = None if asvector else axis
@@ -84,7 +84,7 @@ def p_norm(
         out = (jnp.max if porder > 0 else jnp.min)(size, axis=axis, keepdims=keepdim)
     else:
         out = jnp.sum(size**porder, axis=axis, keepdims=keepdim) ** (1 / porder)
-    return out.reshape(1) if out.ndim == 0 else out
+    return out.reshape(1) if asvector and not keepdim else out
 
 
 @p_norm.grad

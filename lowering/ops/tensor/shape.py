@@ -159,6 +159,8 @@ def _infer_squeeze(op, var_of):
 
 
 def _squeeze(x: LoDArray, axes):
+    if x.padded and 0 in {axis % len(x.shape) for axis in axes}:
+        raise NeedsExact("squeeze of the dim of rows")
     return keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
 
 
