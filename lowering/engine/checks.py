@@ -236,28 +236,32 @@ class Watch:
         flag: Callable[[str, Any], None],
         *,
         given: bool,
-    ) -> None:
+    ) -> bool:
         """Record the demands of ``op`` on its values; raise InvalidArgumentError if known values violate them.
 
         Args:
             flag: takes (name, flag of the run) where only the run can tell.
             given: whether the op certainly runs, so that known values can be refused.
+
+        Returns:
+            Whether they are met whenever the op runs: the values are known, or checked before the step.
         """
         check = definition.demands
         assert check is not None
         values = sized(check, values)
         on_host = given and not _bounded_by_rows(check, values, op.attrs)
         if on_host and self._checked_on_host(check, definition, op, values):
-            return
+            return True
         found = demands(check, values, op.attrs)
         if given and not any(map(_traced, found)):
             _refuse_known(definition, op, values, [d._replace(values=np.asarray(d.values)) for d in found])
-            return
+            return True
         for demand in found:
             fault = _fault(definition, op, demand)
             name = f"fault/{op.block_idx}/{op.index}/{fault.variable}"
             self.faults[name] = fault
             flag(name, flag_of(demand, source_of(definition, demand, values)))
+        return False
 
     def parted(self, flags: Mapping[str, Array]) -> tuple[Array | None, dict[str, Array]]:
         """Split the flags of a whole trace: (first fault as [number from 1, or 0; value], or None; overflow flags)."""

@@ -70,6 +70,9 @@ def in_place(definition: OpDef, op: OpView) -> frozenset[str]:
     return frozenset(out for out, source in pairs if op.outputs.get(out) and op.outputs[out] == op.inputs.get(source))
 
 
-def special(definition: OpDef, op: OpView, key: Any, ctx: Context) -> dict[str, Any]:
-    """What a rule may query in addition to its slots and attributes."""
-    return {"key": key, "ctx": ctx, "in_place": in_place(definition, op)}
+def special(definition: OpDef, op: OpView, key: Any, ctx: Context, *, checked: bool = False) -> dict[str, Any]:
+    """What a rule may query in addition to its slots and attributes.
+
+    ``checked``: whether what the op demands of its values is known to be met.
+    """
+    return {"key": key, "ctx": ctx, "in_place": in_place(definition, op), "checked": checked}

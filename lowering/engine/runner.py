@@ -133,15 +133,18 @@ class Runner(Run):
                 f"{op.label} changes its inputs {list(definition.updates)}:"
                 " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
             )
+        checked = False
         if self.watch is not None and definition.demands is not None and not op.is_backward:
-            self.watch.see(definition, op, values, self.overflow, given=self.interpret or not self.inside)
+            given = self.interpret or not self.inside
+            checked = self.watch.see(definition, op, values, self.overflow, given=given)
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
             return scatter(definition, op, _call_jitted(definition, op, values, key, self))
 
         def run(given: SlotValues, key: Any = key) -> SlotValues:
             traces = self.traces if op.block_idx == 0 else None
-            return call(definition, given, op.attrs, special(definition, op, key, Context(op, self, env)), traces)
+            queried = special(definition, op, key, Context(op, self, env), checked=checked)
+            return call(definition, given, op.attrs, queried, traces)
 
         if any(map(is_wide, flat(values))):
             return scatter(definition, op, self._run_wide(definition, op, values, run, env, key))

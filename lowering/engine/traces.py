@@ -40,7 +40,7 @@ class Traces:
 
 def _key(definition: OpDef, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     """What decides what the rule does; None where that is more than the forms of its arguments and its attributes."""
-    if not definition.special <= {"in_place"}:
+    if not definition.special <= {"in_place", "checked"}:
         return None
     forms = tuple(map(_form, args))
     if None in forms:

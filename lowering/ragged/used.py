@@ -29,7 +29,7 @@ def of_used_rows(function: Callable[[Array], Array], x: Array, nrows: Array | No
     rows = row_numbers(capacity)
 
     def of_first(few: int) -> Callable[[Array], Array]:
-        return lambda x: jnp.take(function(x[:few]), jnp.where(rows < few, rows, 0), axis=0)
+        return lambda x: jnp.take(function(x[:few]), jnp.where(rows < few, rows, 0), axis=0, mode="clip")
 
     quarter, half = capacity // 4, capacity // 2
     choice = (nrows > quarter).astype(jnp.int32) + (nrows > half)

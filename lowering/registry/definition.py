@@ -88,8 +88,9 @@ Rows = Wise | Masked | None
 RowsRule = Rows | Callable[[Mapping[str, Any], int], Rows]
 
 
-# Keywords of a rule that are not attributes: a random key, the block's context, which outputs are their inputs.
-SPECIAL = ("key", "ctx", "in_place")
+# Keywords of a rule that are not attributes: a random key, the block's context, which outputs are their inputs, and
+# whether what the op demands of its values (see ``lowering.engine.checks``) is known to be met whenever it runs.
+SPECIAL = ("key", "ctx", "in_place", "checked")
 RAW_TYPES = (Value, SelectedRows, TensorArray, RankTable, StepScopes)
 
 

@@ -87,6 +87,7 @@ def refilled(value: Any) -> Any:
     for axis, count in zip(value.axes, value.counts, strict=True):
         first = places(data.shape, axis)
         at = np.arange(data.shape[axis.dim], dtype=np.int32) - first.reshape(-1) * axis.inner
-        copies = jax.lax.stop_gradient(jnp.take(data, at, axis=axis.dim))
+        firsts = data.at[(slice(None),) * axis.dim + (at,)]
+        copies = jax.lax.stop_gradient(firsts.get(mode="promise_in_bounds", wrap_negative_indices=False))
         data = jnp.where(mask(data.shape, axis, count), data, copies)
     return replace(value, data=data)

@@ -318,6 +318,22 @@ def test_fed_ids_add_nothing_to_the_compiled_step() -> None:
     assert len(checks.watch.on_host) == len(checks.limits) == 2 and not checks.watch.faults and not checks.others
 
 
+@pytest.mark.parametrize("computed", [False, True], ids=["fed", "computed"])
+def test_rows_of_ids_that_are_checked_before_the_step_are_not_masked(computed: bool) -> None:
+    training = Training(computed)
+    training.step()
+    (compiled,) = training.prepared._whole.compiled._ready.values()
+    assert ("constant(nan)" in compiled.executable.compiled.as_text()) == computed
+
+
+def test_rows_are_masked_where_nothing_is_checked() -> None:
+    fluid.set_flags({"FLAGS_check_values": False})
+    try:
+        assert np.isnan(Training(False).step(x=column(1, 10, 3))).all()
+    finally:
+        fluid.set_flags({"FLAGS_check_values": True})
+
+
 ROWS = 40_000
 
 

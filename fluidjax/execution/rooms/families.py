@@ -17,13 +17,24 @@ _REMEMBERED = 2048  # distinct sizes that are counted; then the rare ones are fo
 
 @dataclass(eq=False)
 class Room:
-    """One executable, or what is to become one: how many of each it has room for, and its fastest run in seconds."""
+    """One executable, or what is to become one: how many of each it has room for.
+
+    Attributes:
+        seconds: its fastest run; 0 if none was timed.
+        busy: how many processors that run kept busy.
+    """
 
     sizes: Sizes
     ready: bool = True
     failed: bool = False
     seconds: float = 0.0
+    busy: float = 1.0
     runs: int = 0
+
+    def note(self, seconds: float, waited: float) -> None:
+        """Note what a run took, and how long it was waited for."""
+        if not self.seconds or seconds < self.seconds:
+            self.seconds, self.busy = seconds, seconds / max(waited, 1e-9)
 
     @property
     def timed(self) -> bool:

@@ -13,7 +13,7 @@ executable has room for so many of each: it serves every batch that fits. Rooms 
 - *Nobody waits.* Closer and larger rooms are compiled beside the runs, which go on with what there is.
 
 The bound (ski rental): the runs paid less for the lack of any one room than its price, and compiled rooms have cost no
-more than 1 / ``_SHARE`` times what was paid before. So against the best k rooms in hindsight the
+more than 1 / ``_LEAST_SHARE`` times what was paid before. So against the best k rooms in hindsight the
 runs lose at most k prices between two compilations, and compiling is never more than a constant times what it saves
 on a stream that goes on as it began.
 """
@@ -32,8 +32,9 @@ import numpy as np
 from fluidjax.execution.rooms import buckets
 from fluidjax.execution.rooms.families import Family, Room, Sizes, Visits
 
-# What a second of compiling beside the runs costs them: with a core to spare, the time spent waiting for Python's lock.
-_SHARE = 0.25 if (os.cpu_count() or 1) > 1 else 1.0
+# What a second of compiling beside the runs costs them where a processor is idle: the time spent waiting for Python's
+# lock. Where the runs keep all processors busy, it is the whole second.
+_LEAST_SHARE = 0.25
 # Where nothing compiles beside the runs, a room larger than needed by more than this factor is worth compiling at once.
 _WIDEST = 8
 _STEADY = 1  # how often room is made for a little more before sizes are assumed to keep growing
@@ -43,6 +44,18 @@ _KINDS = 256  # distinct sizes that are considered for rooms of their own
 def clock(platform: str) -> Callable[[], float]:
     """The clock for runs and compilations: on a CPU the processor time, which ignores what else runs on the machine."""
     return time.process_time if platform == "cpu" else time.perf_counter
+
+
+class Took(NamedTuple):
+    """What a run took.
+
+    Attributes:
+        seconds: by the clock that rooms are weighed by.
+        waited: seconds that passed.
+    """
+
+    seconds: float
+    waited: float
 
 
 class Tiers:
@@ -80,8 +93,16 @@ class Tiers:
             if family is None:
                 family = self._families[key] = Family(tuple(units), floors())
             visits = self._visits(family, sizes)
-            started = self.clock() if visits.room.timed else 0.0
+            started = self._now() if visits.room.timed else _UNTIMED
             return Visit(family, sizes, visits, self.edition, started)
+
+    def took(self, visit: Visit) -> Took:
+        """What a timed run has taken by now."""
+        now = self._now()
+        return Took(now.seconds - visit.started.seconds, now.waited - visit.started.waited)
+
+    def _now(self) -> Took:
+        return Took(self.clock(), time.perf_counter())
 
     def again(self, family: Family, sizes: Sizes, price: float) -> Visit | None:
         """A run like ``visit``'s where nothing but to count it is left to do: it is not timed, and no room is worth
@@ -91,8 +112,8 @@ class Tiers:
             visits = self._visits(family, sizes)
             if visits.room.timed:
                 return None
-            visit = Visit(family, sizes, visits, self.edition, 0.0)
-            pays = family.paid >= _SHARE * price or _may_spare(visit, price)
+            visit = Visit(family, sizes, visits, self.edition, _UNTIMED)
+            pays = family.paid >= _share(visits.room) * price or _may_spare(visit, price)
             return None if self._beside and price and pays else visit
 
     def _visits(self, family: Family, sizes: Sizes) -> Visits:
@@ -122,7 +143,7 @@ class Tiers:
         if not self._beside or visit.edition != self.edition or not price:
             return None
         with self.lock:
-            room = _spare(visit, price) or _closer(visit, _SHARE * price)
+            room = _spare(visit, price) or _closer(visit, _share(visit.visits.room) * price)
             if room is not None:
                 visit.family.rooms.append(room)
             return room
@@ -146,7 +167,7 @@ class Visit(NamedTuple):
     sizes: Sizes
     visits: Visits
     edition: int
-    started: float
+    started: Took
 
     @property
     def room(self) -> Sizes:
@@ -158,17 +179,27 @@ class Visit(NamedTuple):
         """Whether it is useful to know how long this run takes."""
         return self.visits.room.timed
 
-    def done(self, seconds: float | None) -> None:
-        """A run has ended, after this many seconds if known."""
+    def done(self, took: Took | None) -> None:
+        """A run has ended, and took this if known."""
         family, room = self.family, self.visits.room
         room.runs += 1
         family.runs += 1
         self.visits.count += 1
-        if seconds is not None:
-            room.seconds, family.lined = min(room.seconds or seconds, seconds), None
+        if took is not None:
+            room.note(*took)
+            family.lined = None
         family.lasted += room.seconds
         if self.visits.spare:
             family.paid += family.line()[1] * self.visits.spare
+
+
+_UNTIMED = Took(0.0, 0.0)
+
+
+def _share(room: Room) -> float:
+    """What a second of compiling costs runs in this room, by how many processors they leave idle."""
+    idle = (os.cpu_count() or 1) - room.busy
+    return 1 - (1 - _LEAST_SHARE) * min(max(idle, 0.0), 1.0)
 
 
 def _coming(family: Family, sizes: Sizes) -> Room | None:

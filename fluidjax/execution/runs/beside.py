@@ -33,7 +33,7 @@ class Beside:
         """Note a run, in which something was ``compiled`` or not, and start the compilations that now pay."""
         if visit.timed and not compiled:
             jax.block_until_ready(results)
-            visit.done(self._compilations.tiers.clock() - visit.started)
+            visit.done(self._compilations.tiers.took(visit))
         else:
             visit.done(None)
         state, whole = self._compilations.state(), self._whole.compiled

@@ -137,6 +137,7 @@ def _rule(parts: _Parts) -> Any:
             "key": keywords.get("key"),
             "ctx": _Inner(keywords.get("ctx"), seconds),
             "in_place": frozenset(),
+            "checked": False,
         }
         point = {n: given[n] for n in targets if _varying(given[n])}
 

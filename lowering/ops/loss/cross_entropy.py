@@ -171,7 +171,7 @@ def softmax_with_cross_entropy(
         return e / total, loss
     label = class_labels(label, total.shape)
     inside = (label >= 0) & (label < logits.shape[axis])
-    z_label = at_least(jnp.take_along_axis(z, jnp.where(inside, label, 0), axis=axis), CLIP)
+    z_label = at_least(_taken(z, label, inside, axis), CLIP)
     return e / total, jnp.where(label == ignore_index, 0, jnp.log(total) - z_label)
 
 
@@ -184,13 +184,18 @@ def _(logits, label, *, soft_label, axis):
     fitting.same("the dims of Label and those expected for Logits", label.shape, expected)
 
 
+def _taken(x, label, inside, axis):
+    """The element of each label along ``axis``, the first where it is not ``inside``."""
+    return jnp.take_along_axis(x, jnp.where(inside, label, 0), axis, mode="promise_in_bounds")
+
+
 def _loss_of(probabilities, label, soft_label, ignore_index, axis):
     logs = at_least(jnp.log(probabilities), -1e20)
     if soft_label:
         return -(label * logs).sum(axis=axis, keepdims=True)
     label = label.reshape([1 if i == axis % logs.ndim else n for i, n in enumerate(logs.shape)])
     inside = (label >= 0) & (label < logs.shape[axis])
-    return jnp.where(inside & (label != ignore_index), -jnp.take_along_axis(logs, jnp.where(inside, label, 0), axis), 0)
+    return jnp.where(inside & (label != ignore_index), -_taken(logs, label, inside, axis), 0)
 
 
 @softmax_with_cross_entropy.check

@@ -15,10 +15,14 @@ from lowering.values import LoDArray, Meta, SelectedRows, data_of
 VENDOR = "is_distributed remote_prefetch trainer_id height_sections epmap table_names"
 
 
-def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """table[ids]; NaN for an id out of range, which is rejected if values are checked."""
+def gather_rows(table: jax.Array, ids: jax.Array, *, inside: bool = False) -> jax.Array:
+    """table[ids]; NaN for an id out of range, which is rejected if values are checked.
+
+    Of ids known to be ``inside`` nothing is masked: XLA would copy the mask into whatever reads the rows.
+    """
     fill = jnp.nan if jnp.issubdtype(table.dtype, jnp.floating) else 0
-    return jnp.asarray(table).at[ids].get(mode="fill", fill_value=fill, wrap_negative_indices=False)
+    mode = "promise_in_bounds" if inside else "fill"
+    return jnp.asarray(table).at[ids].get(mode=mode, fill_value=fill, wrap_negative_indices=False)
 
 
 def _table(w):
@@ -26,9 +30,8 @@ def _table(w):
     return w.to_dense() if isinstance(w, SelectedRows) else data_of(w)
 
 
-def _lookup(w, ids, padding_idx):
-    table = _table(w)
-    rows = gather_rows(table, ids)
+def _lookup(w, ids, padding_idx, checked):
+    rows = gather_rows(_table(w), ids, inside=checked)
     if padding_idx == -1:
         return rows
     return jnp.where((ids == padding_idx)[..., None], jnp.zeros((), rows.dtype), rows)
@@ -66,9 +69,9 @@ def _rows_of(column):
 
 
 @op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR + " grad_inplace", infer=_rows_of(True))
-def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
+def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1, checked):
     """Out[..., D] = W[Ids[..., 1]]; rows of padding_idx are zeros."""
-    return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx)
+    return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx, checked)
 
 
 @lookup_table.fits
@@ -77,9 +80,9 @@ def _(w):
 
 
 @op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR, infer=_rows_of(False))
-def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1):
+def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1, checked):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
-    return _lookup(w, ids, padding_idx)
+    return _lookup(w, ids, padding_idx, checked)
 
 
 @lookup_table_v2.fits
