@@ -233,7 +233,7 @@ def test_a_room_that_failed_is_not_tried_again() -> None:
 
 def test_runs_that_keep_all_processors_busy_pay_the_whole_price(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling beside runs on one of two processors costs them a quarter of its time; beside runs on both, all."""
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("fluidjax.execution.rooms.tiers.processors", lambda: 2)
     # A compilation; what each run of 8 rows loses in room for 64 if half of its time is proportional to the room.
     price, lost = 0.5, 1e-5 * (64 - 8) / 2
     for busy, share in ((1.0, 0.25), (1.5, 0.625), (2.0, 1.0)):

@@ -21,7 +21,6 @@ on a stream that goes on as it began.
 from __future__ import annotations
 
 import operator
-import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -31,6 +30,7 @@ import numpy as np
 
 from fluidjax.execution.rooms import buckets
 from fluidjax.execution.rooms.families import Family, Room, Sizes, Visits
+from lowering.machine import processors
 
 # What a second of compiling beside the runs costs them where a processor is idle: the time spent waiting for Python's
 # lock. Where the runs keep all processors busy, it is the whole second.
@@ -198,7 +198,7 @@ _UNTIMED = Took(0.0, 0.0)
 
 def _share(room: Room) -> float:
     """What a second of compiling costs runs in this room, by how many processors they leave idle."""
-    idle = (os.cpu_count() or 1) - room.busy
+    idle = processors() - room.busy
     return 1 - (1 - _LEAST_SHARE) * min(max(idle, 0.0), 1.0)
 
 
