@@ -133,10 +133,7 @@ class Runner(Run):
                 f"{op.label} changes its inputs {list(definition.updates)}:"
                 " expected it in the outermost block, where the change is kept; move it out of the loop or branch"
             )
-        checked = False
-        if self.watch is not None and definition.demands is not None and not op.is_backward:
-            given = self.interpret or not self.inside
-            checked = self.watch.see(definition, op, values, self.overflow, given=given)
+        checked = self._checked(definition, op, values)
         key = self.draw_key(op) if "key" in definition.special else None
         if self.interpret and any(op.inputs.values()):
             return scatter(definition, op, _call_jitted(definition, op, values, key, self))
@@ -158,6 +155,12 @@ class Runner(Run):
         if op.computes_gradients and self.widest:
             check_gradients_of_wide(op, named, env)
         return named
+
+    def _checked(self, definition: OpDef, op: OpView, values: SlotValues) -> bool:
+        """Have checked what the op demands of its values; returns whether it is met whenever the op runs."""
+        if self.watch is None or definition.demands is None or op.is_backward:
+            return False
+        return self.watch.see(definition, op, values, self.overflow, given=self.interpret or not self.inside)
 
     def _refuse_room(self, op: OpView, env: Env) -> None:
         """Raise NeedsSizes if an op that runs others would read values with room, or numbers that follow sizes."""

@@ -13,7 +13,7 @@ import numpy as np
 import lowering
 from lowering.dtypes import is_float
 from lowering.engine.call import call
-from lowering.engine.context import Context
+from lowering.engine.context import Context, special
 from lowering.engine.runner import Runner
 from lowering.program import GRAD, BlockView, OpView, ProgramView
 from lowering.sizes.counts import plain
@@ -136,7 +136,7 @@ def run(op_type: str, attrs: Mapping[str, Any], values: dict[str, Any]) -> dict[
 
         def alone(given: dict[str, Any]) -> dict[str, Any]:
             """With a runner for this trace: what it notes of overflows is traced."""
-            return call(definition, given, attrs, {"key": None, "ctx": Context(op, Runner(program))})
+            return call(definition, given, attrs, special(definition, op, None, Context(op, Runner(program))))
 
         _COMPILED[key] = jax.jit(alone)
     return _COMPILED[key](values)

@@ -69,7 +69,7 @@ def _rows_of(column):
 
 
 @op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR + " grad_inplace", infer=_rows_of(True))
-def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1, checked):
+def lookup_table(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1, checked: bool = False):
     """Out[..., D] = W[Ids[..., 1]]; rows of padding_idx are zeros."""
     return _lookup(w, ids.reshape(ids.shape[:-1]), padding_idx, checked)
 
@@ -80,7 +80,7 @@ def _(w):
 
 
 @op(diff="w", lod={"Out": "ids"}, rows=Wise("ids"), vendor=VENDOR, infer=_rows_of(False))
-def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1, checked):
+def lookup_table_v2(w: Value, ids, *, is_sparse: bool = False, padding_idx: Long = -1, checked: bool = False):
     """Out[..., D] = W[Ids[...]]; rows of padding_idx are zeros."""
     return _lookup(w, ids, padding_idx, checked)
 
