@@ -6,7 +6,6 @@ What belongs to the sequence that ran last comes first, and at the end what is t
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,13 +16,14 @@ import jax
 from fluidjax.execution.executables import background
 from fluidjax.execution.executables.allocator import give_back_freed_memory
 from lowering.engine.x64 import with_device
+from lowering.machine import processors
 
 BETTER = "better"  # the kind of a task that nothing waits for
 
 
 def one_processor() -> bool:
     """Whether the thread and what runs beside it have one processor between them."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) == 1
+    return processors() == 1
 
 
 def _tell(error: BaseException) -> None:
