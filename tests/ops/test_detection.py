@@ -315,3 +315,17 @@ def test_steps_of_dense_priors_are_added_in_float32():
     (found,) = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=[boxes])
     places = (found[1, 2, :4, 0] + found[1, 2, :4, 2]) / 2 * 300
     np.testing.assert_allclose(places, [34.75, 38.75, 42.75, 46.75], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 3), (2, 0)])
+@pytest.mark.parametrize("steps", [[0.0, 0.0], [2.0, 2.0]])
+def test_a_map_without_cells_has_no_boxes(size, steps):
+    with fluid.program_guard(main := fluid.Program()):
+        x, image = fluid.data("x", [1, 2, None, None]), fluid.data("image", [1, 3, 8, 8])
+        boxes, _ = fluid.layers.prior_box(x, image, [2.0], [4.0], [2.0], steps=steps)
+        dense, _ = fluid.layers.density_prior_box(x, image, [2], [2.0], [1.0], steps=steps)
+        flat, _ = fluid.layers.density_prior_box(x, image, [2], [2.0], [1.0], steps=steps, flatten_to_2d=True)
+        anchors, _ = fluid.layers.anchor_generator(x, [2.0], [1.0, 2.0], stride=[4.0, 4.0])
+    feed = {"x": np.zeros((1, 2, *size), "f4"), "image": np.zeros((1, 3, 8, 8), "f4")}
+    found = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=[boxes, dense, flat, anchors])
+    assert [v.shape for v in found] == [(*size, 3, 4), (*size, 4, 4), (0, 4), (*size, 2, 4)]

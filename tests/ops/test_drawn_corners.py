@@ -456,9 +456,10 @@ def test_logic_goes_by_the_number_of_elements(type: str, x: tuple[int, ...], y: 
     """In Fluid; operands of Paddle 2 broadcast."""
     compute = getattr(np, type)
     old, new = SimpleNamespace(release=0), SimpleNamespace(release=PADDLE_2)
-    (found,) = call(type, SEEN.reshape(x), ALL.reshape(y), ctx=old)
+    operands = LoDArray(SEEN.reshape(x)), LoDArray(ALL.reshape(y))
+    (found,) = call(type, *operands, ctx=old)
     np.testing.assert_array_equal(found, compute(SEEN, ALL).reshape(x))
-    (found,) = call(type, SEEN.reshape(x), ALL.reshape(y), ctx=new)
+    (found,) = call(type, *operands, ctx=new)
     np.testing.assert_array_equal(found, compute(SEEN.reshape(x), ALL.reshape(y)))
 
 

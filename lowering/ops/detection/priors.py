@@ -58,7 +58,8 @@ def _boxes(cx: jax.Array, cy: jax.Array, halves: np.ndarray, width: Any, height:
 
     Divided in float64, where a product with the inverse, which XLA makes of it, rounds to the same float32.
     """
-    x, y = cx.reshape(1, len(cx), -1), cy.reshape(len(cy), 1, -1)
+    x, y = (c.reshape(len(c), *(c.shape[1:] or (1,))) for c in (cx, cy))
+    x, y = x[None], y[:, None]
     w, h = halves[None, None, :, 0], halves[None, None, :, 1]
     wide, high = (n.astype(np.float64) if isinstance(n, jax.Array) else np.float64(n) for n in (width, height))
     return _stacked((x - w) / wide, (y - h) / high, (x + w) / wide, (y + h) / high)
@@ -83,10 +84,10 @@ def _steps(step_w: float, step_h: float, input: Meta | Wide, image: Meta | Wide)
 
 
 def _quotient(a: Any, b: Any, kind: Any) -> Any:
-    """a / b of two integers, in this type."""
+    """a / b of two integers, in this type; 0 for b = 0, the side of a map on which nothing is placed."""
     if isinstance(a, jax.Array) or isinstance(b, jax.Array):
         return (jnp.asarray(a, np.float64) / jnp.asarray(b, np.float64)).astype(kind)
-    return kind(a / b)
+    return kind(a / b if b else 0)
 
 
 @op(out="Boxes Variances", diff="", lod=None, vendor="use_mkldnn use_quantizer")

@@ -84,7 +84,7 @@ def beam_search(
     at = take(found, slot)
     word, score = word_of(at).astype(pre_ids.dtype), take(total.reshape(-1), at).astype(pre_scores.dtype)
     chosen = word, score, take(parent, slot)
-    return _selected(scores, high, chosen, low)
+    return _selected(scores, level, high, chosen, low)
 
 
 def _flat(value: Any, dtype: Any = None) -> Any:
@@ -136,7 +136,9 @@ def _in_order(parent: Any, kept: Any, count: Any) -> Any:
     return jnp.sum(jnp.where(here, slots[:, None], 0), axis=0, dtype=jnp.int32)
 
 
-def _selected(scores: LoDArray, high: Any, chosen: tuple[Any, ...], low: Any) -> tuple[LoDArray, LoDArray, Any]:
+def _selected(
+    scores: LoDArray, level: int, high: Any, chosen: tuple[Any, ...], low: Any
+) -> tuple[LoDArray, LoDArray, Any]:
     """The selected ids, scores and beams: with known LoD where nothing is padded and the number is known."""
     count = low[-1]
     total = known_int(count)
@@ -145,6 +147,6 @@ def _selected(scores: LoDArray, high: Any, chosen: tuple[Any, ...], low: Any) ->
         word, score, parent = (v[:total] for v in chosen)
         return LoDArray(word[:, None], lod), LoDArray(score[:, None], lod), parent
     word, score, parent = chosen
-    lod = (high, low)
-    words, marks = (LoDArray(v[:, None], lod, count, scores.nseq) for v in (word, score))
+    lod, sources = (high, low), jnp.asarray(scores.lod[level - 1])[-1] if level else scores.nseq
+    words, marks = (LoDArray(v[:, None], lod, count, sources) for v in (word, score))
     return words, marks, LoDArray(parent, (), count)

@@ -9,11 +9,12 @@ import numpy as np
 
 from lowering import equality
 from lowering.dtypes import BOOL
+from lowering.errors import NeedsExact
 from lowering.ops.math.broadcast import infer_broadcast
 from lowering.ops.math.elementwise import aligned
 from lowering.program import PADDLE_2
 from lowering.registry import MASKED, WISE, op
-from lowering.values import Meta, is_concrete
+from lowering.values import LoDArray, Meta, is_concrete
 
 
 def _compared(compare: Callable, x, y, axis: int):
@@ -78,30 +79,38 @@ def equal_reduce(x, y, *, axis: int = -1):
     return jnp.all(equality.equal(jnp, *aligned(x, y, axis))).reshape(1)
 
 
-def _alike(x, y, ctx):
-    """Y, in X's shape if it has as many elements: Fluid goes by these alone. Since Paddle 2 the operands broadcast."""
-    return y.reshape(x.shape) if ctx.release < PADDLE_2 and x.shape != y.shape and x.size == y.size else y
+def _logic(compute: Callable, x: LoDArray, y: LoDArray, ctx):
+    """``compute(X, Y)``, Y in X's shape if it has as many elements: Fluid goes by these alone.
+
+    How many they are is not known of padded rows beside others. Since Paddle 2 the operands broadcast.
+    """
+    a, b = x.data, y.data
+    if ctx.release >= PADDLE_2 or a.shape == b.shape:
+        return compute(a, b)
+    if x.padded != y.padded and min(a.size, b.size) > 1:
+        raise NeedsExact("logic of padded rows beside a value of another shape")
+    return compute(a, b.reshape(a.shape) if a.size == b.size else b)
 
 
 _logical = op(rows=WISE, fold=True, diff="", infer=infer_broadcast(BOOL, as_x=True, by_count=True))
 
 
 @_logical
-def logical_and(x, y, *, ctx):
+def logical_and(x: LoDArray, y: LoDArray, *, ctx):
     """Out = X and Y."""
-    return jnp.logical_and(x, _alike(x, y, ctx))
+    return _logic(jnp.logical_and, x, y, ctx)
 
 
 @_logical
-def logical_or(x, y, *, ctx):
+def logical_or(x: LoDArray, y: LoDArray, *, ctx):
     """Out = X or Y."""
-    return jnp.logical_or(x, _alike(x, y, ctx))
+    return _logic(jnp.logical_or, x, y, ctx)
 
 
 @_logical
-def logical_xor(x, y, *, ctx):
+def logical_xor(x: LoDArray, y: LoDArray, *, ctx):
     """Out = X xor Y."""
-    return jnp.logical_xor(x, _alike(x, y, ctx))
+    return _logic(jnp.logical_xor, x, y, ctx)
 
 
 @op(rows=WISE, fold=True, diff="")

@@ -1,0 +1,95 @@
+"""Corners of ops on ragged rows, and on ties and integers, beside what Paddle 1.8.5 does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fluidjax as fluid
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+F = np.float32
+
+
+def ragged(rows, *lengths):
+    return fluid.create_lod_tensor(rows, list(lengths), fluid.CPUPlace())
+
+
+def test_the_only_row_is_squeezed_where_no_dim_is_named():
+    out = fluid.layers.squeeze(fluid.data("x", [None, 1, 3], lod_level=1), [])
+    rows = np.arange(6, dtype=F).reshape(2, 1, 3)
+    for lengths, shape, lod in (([0, 1, 0], (3,), []), ([2, 0], (2, 3), [[0, 2, 2]])):
+        count = sum(lengths)
+        (found,) = fluid.Executor().run(feed={"x": ragged(rows[:count], lengths)}, fetch_list=[out], return_numpy=False)
+        assert found.lod() == lod
+        np.testing.assert_array_equal(found, rows[:count].reshape(shape))
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor"])
+@pytest.mark.parametrize("first", ["x", "y"])
+def test_logic_of_ragged_rows_and_a_vector_goes_by_their_number(name: str, first: str) -> None:
+    x, y = fluid.data("x", [None, 1], "bool", lod_level=1), fluid.data("y", [None], "bool")
+    out = getattr(fluid.layers, name)(*((x, y) if first == "x" else (y, x)))
+    a, b = np.array([True, False, True]), np.array([True, True, False])
+    feed = {"x": ragged(a.reshape(3, 1), [2, 1]), "y": b}
+    (found,) = fluid.Executor().run(feed=feed, fetch_list=[out], return_numpy=False)
+    assert found.lod() == ([[0, 2, 3]] if first == "x" else [])
+    np.testing.assert_array_equal(found, getattr(np, name)(a, b).reshape((3, 1) if first == "x" else 3))
+
+
+def test_a_beam_search_over_the_inner_level_has_as_many_sources_as_that_level():
+    block = fluid.default_main_program().global_block()
+    rows = {
+        "pre_ids": np.array([[1], [2], [3], [0]]),
+        "pre_scores": np.array([[0.1], [0.2], [0.3], [0.4]], F),
+        "ids": np.array([[7, 6, 5], [6, 5, 2], [7, 1, 2], [2, 5, 6]]),
+        "scores": np.array([[0.63, 0.95, 0.94], [0.45, 0.73, 0.74], [0.31, 0.12, 0.44], [0.39, 0.53, 0.85]], F),
+    }
+    given = {name: fluid.data(name, [None, v.shape[1]], v.dtype, lod_level=2) for name, v in rows.items()}
+    outs = {name: block.create_var(name=name) for name in ("selected_ids", "selected_scores", "parent_idx")}
+    block.append_op("beam_search", given, outs, {"level": 1, "beam_size": 2, "end_id": 2})
+    feed = {name: ragged(v, [2, 2], [1, 1, 1, 1]) for name, v in rows.items()}
+    ids, scores, parents = fluid.Executor().run(feed=feed, fetch_list=list(outs.values()), return_numpy=False)
+    assert ids.lod() == scores.lod() == [[0, 1, 2, 3, 4], [0, 2, 2, 4, 6]]
+    np.testing.assert_array_equal(np.ravel(ids), [6, 5, 2, 7, 6, 5])
+    np.testing.assert_array_equal(np.ravel(parents), [0, 0, 2, 2, 3, 3])
+
+
+# --- where the answer is not that of 1.8.5 -----------------------------------------------------------------------
+
+
+def run_op(type: str, rows, attrs, outs):
+    block = fluid.default_main_program().global_block()
+    feed, given = {}, {}
+    for slot, value in rows.items():
+        lod = value.recursive_sequence_lengths() if isinstance(value, fluid.LoDTensor) else []
+        array = np.array(value)
+        given[slot] = fluid.data(slot.lower(), array.shape, array.dtype, lod_level=len(lod))
+        feed[slot.lower()] = value
+    made = {slot: block.create_var(name=f"out_{slot}") for slot in outs}
+    block.append_op(type, given, made, attrs)
+    return [np.array(v) for v in fluid.Executor().run(feed=feed, fetch_list=list(made.values()), return_numpy=False)]
+
+
+def test_a_fused_convolution_of_a_context_ahead_is_the_convolution():
+    rows, weight = np.array([[1], [2], [3]], F), np.array([[1], [10]], F)
+    given = {"X": ragged(rows, [3]), "Filter": weight, "Bias": np.zeros((1, 1), F)}
+    out, contexts = run_op(
+        "fusion_seqconv_eltadd_relu", given, {"contextLength": 2, "contextStart": 1}, ["Out", "ColMat"]
+    )
+    np.testing.assert_array_equal(contexts, [[2, 3], [3, 0], [0, 0]])
+    np.testing.assert_array_equal(out, [[32], [3], [0]])
+
+
+def test_the_first_of_equal_values_is_on_top():
+    x = np.array([[-0.5, 2, -1.5, 2], [0, -0.5, 1.5, 1.5]])
+    _, places = run_op("top_k", {"X": x}, {"k": 2}, ["Out", "Indices"])
+    np.testing.assert_array_equal(places, [[1, 3], [2, 3]])
+
+
+@pytest.mark.parametrize("type", ["roi_align", "prroi_pool"])
+def test_regions_of_integers_are_pooled_in_floats(type: str) -> None:
+    x, rois = np.arange(16, dtype=np.int32).reshape(1, 1, 4, 4), ragged(np.array([[0, 0, 3, 3]], np.int32), [1])
+    (found,) = run_op(type, {"X": x, "ROIs": rois}, {"pooled_height": 1, "pooled_width": 1}, ["Out"])
+    np.testing.assert_allclose(found.reshape(-1), [7.5])
