@@ -56,10 +56,28 @@ def test_a_beam_search_over_the_inner_level_has_as_many_sources_as_that_level():
     np.testing.assert_array_equal(np.ravel(parents), [0, 0, 2, 2, 3, 3])
 
 
+@pytest.mark.parametrize(
+    ("axis", "stack", "shape"), [(-1, False, (3, 2, 4)), (-2, False, (3, 4, 2)), (-1, True, (3, 2, 2, 2))]
+)
+def test_the_axis_of_a_joined_array_may_be_counted_from_the_last(axis, stack, shape):
+    x, y = (fluid.data(name, [3, 2, 2]) for name in "xy")
+    x.stop_gradient = y.stop_gradient = False
+    array = fluid.layers.array_write(x, fluid.layers.fill_constant([1], "int64", 0))
+    fluid.layers.array_write(y, fluid.layers.fill_constant([1], "int64", 1), array)
+    out, sizes = fluid.layers.tensor_array_to_tensor(array, axis, use_stack=stack)
+    gradients = fluid.gradients(fluid.layers.reduce_sum(out * out), [x, y])
+    feed = {name: np.arange(12, dtype=F).reshape(3, 2, 2) + shift for name, shift in (("x", 0), ("y", 20))}
+    joined, counts, *slopes = fluid.Executor().run(feed=feed, fetch_list=[out, sizes, *gradients])
+    np.testing.assert_array_equal(joined, (np.stack if stack else np.concatenate)([feed["x"], feed["y"]], axis))
+    assert joined.shape == shape and counts.tolist() == ([1, 1] if stack else [2, 2])
+    for name, slope in zip("xy", slopes, strict=True):
+        np.testing.assert_array_equal(slope, 2 * feed[name])
+
+
 # --- where the answer is not that of 1.8.5 -----------------------------------------------------------------------
 
 
-def run_op(type: str, rows, attrs, outs):
+def run_op(type: str, rows, attrs, outs, fetch=None):
     block = fluid.default_main_program().global_block()
     feed, given = {}, {}
     for slot, value in rows.items():
@@ -69,7 +87,8 @@ def run_op(type: str, rows, attrs, outs):
         feed[slot.lower()] = value
     made = {slot: block.create_var(name=f"out_{slot}") for slot in outs}
     block.append_op(type, given, made, attrs)
-    return [np.array(v) for v in fluid.Executor().run(feed=feed, fetch_list=list(made.values()), return_numpy=False)]
+    found = fluid.Executor().run(feed=feed, fetch_list=list(made.values())[:fetch], return_numpy=False)
+    return [np.array(v) for v in found]
 
 
 def test_a_fused_convolution_of_a_context_ahead_is_the_convolution():
@@ -80,6 +99,17 @@ def test_a_fused_convolution_of_a_context_ahead_is_the_convolution():
     )
     np.testing.assert_array_equal(contexts, [[2, 3], [3, 0], [0, 0]])
     np.testing.assert_array_equal(out, [[32], [3], [0]])
+
+
+def test_an_attention_lstm_may_leave_its_cell_as_it_is():
+    """With weights of zero each gate is 1/2, and h is half of c."""
+    given = {"X": ragged(np.ones((2, 1), F), [2]), "C0": np.full((1, 1), 4, F), "AttentionWeight": np.zeros((2, 1), F)}
+    given |= {"LSTMWeight": np.zeros((2, 4), F), "LSTMBias": np.array([[0, 0, 0, 1]], F)}
+    outs = ["Hidden", "Cell", "AttentionedX", "AttentionFCOut", "LSTMX", "LSTMOUT"]
+    hidden, cell = run_op("attention_lstm", given, {"cell_activation": "identity"}, outs, fetch=2)
+    wanted = 2 + np.tanh(1) / 2
+    np.testing.assert_allclose(cell, [[wanted], [wanted / 2 + np.tanh(1) / 2]], rtol=1e-6)
+    np.testing.assert_allclose(hidden, cell / 2, rtol=1e-6)
 
 
 def test_the_first_of_equal_values_is_on_top():

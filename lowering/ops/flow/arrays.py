@@ -179,10 +179,16 @@ def _joined_shape(op: OpView, var_of: Any) -> dict[str, VarInfo]:
         return {}
     shape = list(var.shape)
     if op.attrs.get("use_stack", False):
-        shape.insert(axis, -1)
+        shape.insert(axis % (len(shape) + 1), -1)
     elif axis < len(shape):
         shape[axis] = -1
     return {n: VarInfo(tuple(shape), var.dtype) for n in op.outputs.get("Out") or ()}
+
+
+def _counted(axis: int, items: list[Any], use_stack: bool) -> int:
+    """``axis`` from the first dim of what ``items`` are joined to."""
+    rank = max((v.ndim for v in items), default=0) + use_stack
+    return axis % rank if rank else axis
 
 
 @op(out="Out OutIndex", kind="block", infer=_joined_shape)
@@ -192,6 +198,7 @@ def tensor_array_to_tensor(x: Value, *, axis: int = 0, use_stack: bool = False, 
     OutIndex, int32: the size of each element along the axis, in both cases (1 for a new last axis).
     """
     items = elements(_array(x, "X", ctx))
+    axis = _counted(axis, items, use_stack)
     sizes = [v.shape[axis] if axis < v.ndim else 1 for v in items]
     joined = jnp.stack(items, axis) if use_stack else jnp.concatenate(items, axis)
     return joined, np.asarray(sizes, np.int32)
@@ -223,6 +230,7 @@ def _(x: Any, *, axis, use_stack, ctx):
 def _(x: Value, d_out: Value, *, axis, use_stack, ctx):
     name = ctx.op.outputs["X@GRAD"][0]
     items = elements(_array(x, "X", ctx))
+    axis = _counted(axis, items, use_stack)
     data = d_out.data if isinstance(d_out, LoDArray) else d_out
     if use_stack:
         data = data.reshape((*items[0].shape[:axis], len(items), *items[0].shape[axis:]))
