@@ -123,3 +123,16 @@ def test_regions_of_integers_are_pooled_in_floats(type: str) -> None:
     x, rois = np.arange(16, dtype=np.int32).reshape(1, 1, 4, 4), ragged(np.array([[0, 0, 3, 3]], np.int32), [1])
     (found,) = run_op(type, {"X": x, "ROIs": rois}, {"pooled_height": 1, "pooled_width": 1}, ["Out"])
     np.testing.assert_allclose(found.reshape(-1), [7.5])
+
+
+def test_what_an_optimizer_updates_has_no_offsets():
+    block = fluid.default_main_program().global_block()
+    shapes = {"Param": [3, 2], "Grad": [3, 2], "LearningRate": [1], "Velocity": [None, 2]}
+    given = {slot: fluid.data(slot, shape, lod_level=int(slot == "Velocity")) for slot, shape in shapes.items()}
+    outs = {"ParamOut": given["Param"], "VelocityOut": given["Velocity"]}
+    block.append_op("momentum", given, outs, {"mu": 0.5})
+    feed = {slot: np.ones([n or 3 for n in shape], F) for slot, shape in shapes.items()}
+    feed["Velocity"] = ragged(feed["Velocity"], [1, 2])
+    found = fluid.Executor().run(feed=feed, fetch_list=list(outs.values()), return_numpy=False)
+    assert [v.lod() for v in found] == [[], []]
+    np.testing.assert_array_equal(found[1], np.full((3, 2), 1.5))
