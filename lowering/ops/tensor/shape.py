@@ -159,7 +159,7 @@ def _infer_squeeze(op, var_of):
 
 
 def _squeeze(x: LoDArray, axes):
-    if x.padded and (not axes or 0 in {axis % len(x.shape) for axis in axes}):
+    if x.padded and 0 in {axis % len(x.shape) for axis in axes}:
         raise NeedsExact("squeeze of the dim of rows")
     return keep_rows(x, x.data.reshape(_squeezed(x.shape, list(axes))))
 
